@@ -1,0 +1,72 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "wimm_abi.h"
+#include "wimm_compat.h"
+
+#include <ucp/api/ucp.h>
+#include <ucs/sys/math.h>
+#include <stdio.h>
+#include <string.h>
+
+
+#define UCT_WIMM_ABI_CLASS(_type)                                 \
+  {                                                               \
+    .built_size = sizeof(_type), .loaded = &UCS_CLASS_NAME(_type) \
+  }
+
+
+static const uct_wimm_abi_class_t uct_wimm_abi_classes[] = {
+    UCT_WIMM_ABI_CLASS(uct_base_iface_t),
+    UCT_WIMM_ABI_CLASS(uct_ib_iface_t),
+    UCT_WIMM_ABI_CLASS(uct_rc_iface_t),
+    UCT_WIMM_ABI_CLASS(uct_rc_ep_t),
+    UCT_WIMM_ABI_CLASS(uct_rc_verbs_iface_t),
+    UCT_WIMM_ABI_CLASS(uct_rc_verbs_ep_t)
+};
+
+
+void uct_wimm_abi_get(uct_wimm_abi_t *abi)
+{
+    abi->built_version  = WIMM_UCX_VERSION;
+    abi->loaded_version = ucp_get_version_string();
+    abi->classes        = uct_wimm_abi_classes;
+    abi->num_classes    = ucs_static_array_size(uct_wimm_abi_classes);
+}
+
+ucs_status_t uct_wimm_abi_check(const uct_wimm_abi_t *abi, char *msg,
+                                size_t max)
+{
+    const uct_wimm_abi_class_t *cls;
+    size_t length;
+
+    /* "1.13.1" also stands for "1.13.1-rc1", but not for "1.13.10" */
+    length = strlen(abi->built_version);
+    if (strncmp(abi->built_version, abi->loaded_version, length) ||
+        ((abi->loaded_version[length] >= '0') &&
+         (abi->loaded_version[length] <= '9'))) {
+        snprintf(msg, max, "it was built for UCX %s but UCX %s is loaded",
+                 abi->built_version, abi->loaded_version);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    for (cls = abi->classes; cls < (abi->classes + abi->num_classes); ++cls) {
+        if (cls->built_size != cls->loaded->size) {
+            snprintf(msg, max,
+                     "it was built for a UCX %s whose %s has %zu bytes, in the"
+                     " UCX that is loaded it has %zu",
+                     abi->built_version, cls->loaded->name, cls->built_size,
+                     cls->loaded->size);
+            return UCS_ERR_UNSUPPORTED;
+        }
+    }
+
+    return UCS_OK;
+}

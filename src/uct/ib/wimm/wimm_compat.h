@@ -1,0 +1,58 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifndef UCT_WIMM_COMPAT_H_
+#define UCT_WIMM_COMPAT_H_
+
+/* All that depends on the version of UCX, or on what UCX declares static, is
+ * here and nowhere else in the transport. */
+
+#include <uct/api/uct.h>
+#include <uct/api/version.h>
+#include <uct/base/uct_iface.h>
+#include <uct/ib/base/ib_md.h>
+#include <uct/ib/rc/verbs/rc_verbs.h>
+
+#if UCT_API < UCT_VERSION(1, 13)
+#  error "UCX 1.13 or newer is needed"
+#endif
+
+
+/* Exported by the ib module, declared in no header */
+extern ucs_class_t uct_rc_verbs_iface_t_class;
+extern uct_tl_t uct_rc_verbs_tl;
+
+
+/* The constructor of rc_verbs' interface is static; its class has it */
+typedef ucs_status_t (*uct_wimm_rc_verbs_iface_init_func_t)(
+        uct_rc_verbs_iface_t *self, ucs_class_t *myclass, int *init_count,
+        uct_md_h md, uct_worker_h worker, const uct_iface_params_t *params,
+        const uct_iface_config_t *tl_config);
+
+
+static inline ucs_status_t uct_wimm_rc_verbs_iface_init(
+        uct_rc_verbs_iface_t *self, int *init_count, uct_md_h md,
+        uct_worker_h worker, const uct_iface_params_t *params,
+        const uct_iface_config_t *tl_config)
+{
+    ucs_class_t *cls = &UCS_CLASS_NAME(uct_rc_verbs_iface_t);
+
+    return ((uct_wimm_rc_verbs_iface_init_func_t)cls->init)(self, cls,
+                                                            init_count, md,
+                                                            worker, params,
+                                                            tl_config);
+}
+
+
+/* The inverse of uct_tl_register(): UCX's own function of that purpose leaves
+ * the transport in the list of its component (1.13 to 1.22) */
+static inline void uct_wimm_tl_unregister(uct_tl_t *tl)
+{
+    ucs_list_del(&tl->config.list);
+    ucs_list_del(&tl->list);
+}
+
+#endif

@@ -1,0 +1,91 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifndef UCT_WIMM_IFACE_H_
+#define UCT_WIMM_IFACE_H_
+
+#include "wimm.h"
+#include "wimm_compat.h"
+
+#include <ucs/datastruct/list.h>
+#include <ucs/datastruct/queue.h>
+#include <ucs/sys/compiler.h>
+
+
+/* Most completions taken in one poll, and receives posted in one call */
+#define UCT_WIMM_MAX_BATCH 64
+
+
+typedef struct uct_wimm_iface_config {
+    uct_rc_verbs_iface_config_t super;
+    int prefer;
+    double qp_drain_timeout;
+} uct_wimm_iface_config_t;
+
+
+/* A notification that waits for a handler, in the memory of its receive
+ * descriptor */
+typedef struct uct_wimm_imm_elem {
+    ucs_queue_elem_t queue;
+    uint32_t imm;
+    uint32_t length;
+    uint32_t qp_num;
+    int holds_recv; /* Its receive was not counted as free yet */
+} uct_wimm_imm_elem_t;
+
+
+typedef struct uct_wimm_iface {
+    uct_rc_verbs_iface_t super;
+
+    struct {
+        uct_wimm_imm_handler_t cb;
+        void *arg;
+        ucs_queue_head_t waiting;
+    } imm;
+
+    /* Number of things that progress has to look at outside of the short path:
+     * queue pairs being destroyed, endpoints to fail, notifications to deliver
+     * late */
+    unsigned deferred;
+    ucs_list_link_t failed_eps;
+
+    struct {
+        ucs_time_t qp_drain_timeout;
+        int prefer;
+    } config;
+
+    uct_rc_iface_ops_t rc_ops; /* rc_verbs' with our changes */
+    ucs_status_t (*base_query)(uct_iface_h iface, uct_iface_attr_t *attr);
+    int rx_error; /* Reported once */
+} uct_wimm_iface_t;
+
+
+extern ucs_config_field_t uct_wimm_iface_config_table[];
+
+
+UCS_CLASS_DECLARE(uct_wimm_iface_t, uct_md_h, uct_worker_h,
+                  const uct_iface_params_t *, const uct_iface_config_t *);
+UCS_CLASS_DECLARE_NEW_FUNC(uct_wimm_iface_t, uct_iface_t, uct_md_h,
+                           uct_worker_h, const uct_iface_params_t *,
+                           const uct_iface_config_t *);
+UCS_CLASS_DECLARE_DELETE_FUNC(uct_wimm_iface_t, uct_iface_t);
+
+
+/* Whether this is an interface of ours */
+static UCS_F_ALWAYS_INLINE int uct_wimm_iface_is(uct_iface_h tl_iface)
+{
+    return tl_iface->ops.iface_close ==
+           UCS_CLASS_DELETE_FUNC_NAME(uct_wimm_iface_t);
+}
+
+
+/* Drop what waits for an endpoint that goes away */
+void uct_wimm_iface_imm_purge(uct_wimm_iface_t *iface, uint32_t qp_num);
+
+
+ucs_status_t uct_wimm_wc_to_ucs_status(enum ibv_wc_status status);
+
+#endif

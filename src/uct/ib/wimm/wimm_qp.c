@@ -1,0 +1,170 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "wimm_qp.h"
+
+#include <uct/ib/rc/verbs/rc_verbs_impl.h>
+#include <ucs/debug/log.h>
+#include <ucs/time/time.h>
+
+
+static int uct_wimm_qp_is_drained(const uct_wimm_qp_t *dead_qp)
+{
+    return dead_qp->txcnt.ci == dead_qp->txcnt.pi;
+}
+
+/* Post an empty write with a completion; in the error state it is flushed */
+static void uct_wimm_qp_post_marker(uct_wimm_qp_t *dead_qp)
+{
+    uct_rc_iface_t *rc_iface = dead_qp->super.super.iface;
+    struct ibv_send_wr wr    = {};
+    struct ibv_send_wr *bad_wr;
+    int ret;
+
+    if (!(dead_qp->flags & UCT_WIMM_QP_FLAG_NEED_MARKER) ||
+        uct_wimm_qp_is_drained(dead_qp) || (dead_qp->available <= 0) ||
+        !uct_rc_iface_have_tx_cqe_avail(rc_iface)) {
+        return;
+    }
+
+    wr.opcode     = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr_id      = dead_qp->txcnt.pi + 1;
+    ret           = ibv_post_send(dead_qp->super.qp, &wr, &bad_wr);
+
+    /* If the device refuses it, the time limit remains */
+    dead_qp->flags &= ~UCT_WIMM_QP_FLAG_NEED_MARKER;
+    if (ret != 0) {
+        ucs_debug("qp 0x%x: no marker, ibv_post_send() returned %d",
+                  dead_qp->super.super.qp_num, ret);
+        return;
+    }
+
+    --rc_iface->tx.cq_available;
+    --dead_qp->available;
+    ++dead_qp->txcnt.pi;
+}
+
+/* LAST_WQE_REACHED, called from the worker's progress until the event is
+ * unregistered */
+static unsigned uct_wimm_qp_rx_done(void *arg)
+{
+    uct_wimm_qp_t *dead_qp = arg;
+
+    if (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE) {
+        return 0;
+    }
+
+    dead_qp->flags |= UCT_WIMM_QP_FLAG_RX_DONE;
+    return 1;
+}
+
+void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_rc_verbs_ep_t *ep)
+{
+    uct_wimm_iface_t *iface  = ucs_derived_of(ep->super.super.super.iface,
+                                              uct_wimm_iface_t);
+    uct_rc_iface_t *rc_iface = &iface->super.super;
+    uct_rc_iface_qp_cleanup_ctx_t *ctx = &dead_qp->super.super;
+    ucs_status_t status;
+
+    uct_ib_modify_qp(ep->qp, IBV_QPS_ERR);
+
+    dead_qp->super.qp  = ep->qp;
+    dead_qp->txcnt     = ep->txcnt;
+    dead_qp->available = uct_rc_txqp_available(&ep->super.txqp);
+    dead_qp->flags     = 0;
+    dead_qp->deadline  = ucs_get_time() + iface->config.qp_drain_timeout;
+    if (uct_rc_txqp_unsignaled(&ep->super.txqp) != 0) {
+        dead_qp->flags |= UCT_WIMM_QP_FLAG_NEED_MARKER;
+    }
+
+    ctx->super.cbq  = &rc_iface->super.super.worker->super.progress_q;
+    ctx->super.cb   = uct_wimm_qp_rx_done;
+    ctx->iface      = rc_iface;
+    ctx->qp_num     = ep->qp->qp_num;
+    ctx->cq_credits = 0;
+
+    ucs_list_del(&ep->super.list);
+    uct_rc_iface_remove_qp(rc_iface, ctx->qp_num);
+    ucs_list_add_tail(&rc_iface->qp_gc_list, &ctx->list);
+    ++iface->deferred;
+
+    uct_wimm_qp_post_marker(dead_qp);
+
+    status = uct_ib_device_async_event_wait(uct_ib_iface_device(
+                                                    &rc_iface->super),
+                                            IBV_EVENT_QP_LAST_WQE_REACHED,
+                                            ctx->qp_num, &ctx->super);
+    if (status != UCS_OK) {
+        ucs_debug("qp 0x%x: no wait for last wqe: %s", ctx->qp_num,
+                  ucs_status_string(status));
+    }
+}
+
+void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc)
+{
+    uct_rc_iface_t *rc_iface = &iface->super.super;
+    uct_wimm_qp_t *dead_qp;
+    uint16_t count;
+
+    ucs_list_for_each(dead_qp, &rc_iface->qp_gc_list, super.super.list) {
+        if (dead_qp->super.super.qp_num != wc->qp_num) {
+            continue;
+        }
+
+        count = (uint16_t)wc->wr_id - dead_qp->txcnt.ci;
+        dead_qp->txcnt.ci += count;
+        dead_qp->available += count;
+        uct_rc_iface_add_cq_credits(rc_iface, count);
+        uct_wimm_qp_post_marker(dead_qp);
+
+        /* Others may have waited for these credits */
+        uct_rc_iface_arbiter_dispatch(rc_iface);
+        return;
+    }
+}
+
+unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface)
+{
+    unsigned count = 0;
+    uct_wimm_qp_t *dead_qp, *tmp;
+    ucs_time_t now;
+    int drained;
+
+    if (ucs_list_is_empty(&iface->super.super.qp_gc_list)) {
+        return 0;
+    }
+
+    now = ucs_get_time();
+    ucs_list_for_each_safe(dead_qp, tmp, &iface->super.super.qp_gc_list,
+                           super.super.list) {
+        drained = uct_wimm_qp_is_drained(dead_qp);
+        if ((drained && (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE)) ||
+            (now > dead_qp->deadline)) {
+            /* No completion of a queue pair is left when it is destroyed:
+             * what was not drained returns its credits now */
+            dead_qp->super.super.cq_credits = dead_qp->txcnt.pi -
+                                              dead_qp->txcnt.ci;
+            ucs_debug("qp 0x%x: destroyed, %d sends not drained, last wqe%s"
+                      " reached",
+                      dead_qp->super.super.qp_num,
+                      dead_qp->super.super.cq_credits,
+                      (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE) ? "" :
+                                                                    " not");
+            uct_rc_iface_qp_cleanup_progress(&dead_qp->super.super);
+            --iface->deferred;
+            ++count;
+        } else if (!drained) {
+            uct_wimm_qp_post_marker(dead_qp);
+        }
+    }
+
+    return count;
+}

@@ -1,0 +1,56 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifndef UCT_WIMM_QP_H_
+#define UCT_WIMM_QP_H_
+
+#include "wimm_iface.h"
+
+
+enum {
+    /* No more receives will be taken from the SRQ (LAST_WQE_REACHED) */
+    UCT_WIMM_QP_FLAG_RX_DONE = UCS_BIT(0),
+
+    /* The last request in the send queue was posted without a completion: one
+     * that has a completion has to follow, so that the end can be seen */
+    UCT_WIMM_QP_FLAG_NEED_MARKER = UCS_BIT(1)
+};
+
+
+/*
+ * The queue pair of a destroyed endpoint.
+ *
+ * UCX destroys such a queue pair when the device has raised LAST_WQE_REACHED,
+ * and gives back its credits of the completion queue then. Soft-RoCE never
+ * raises it. Here, the send queue is drained by its flush completions, each of
+ * which returns its credits; the queue pair goes when the event came, or after
+ * a time. The base part lets UCX clean up what is left when the interface is
+ * closed.
+ */
+typedef struct uct_wimm_qp {
+    uct_rc_verbs_iface_qp_cleanup_ctx_t super;
+    uct_rc_verbs_txcnt_t txcnt;
+    int16_t available; /* Free send requests */
+    uint8_t flags;
+    ucs_time_t deadline;
+} uct_wimm_qp_t;
+
+
+/**
+ * Take over the queue pair of an endpoint that is being destroyed, after its
+ * outstanding operations were purged.
+ *
+ * @param [in] dead_qp  Memory for it, from ucs_malloc(); released by UCX.
+ */
+void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_rc_verbs_ep_t *ep);
+
+/* Send completion on a queue pair that has no endpoint any more */
+void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc);
+
+/* Destroy those that are ready. @return How many were destroyed. */
+unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface);
+
+#endif
