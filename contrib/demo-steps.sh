@@ -1,0 +1,132 @@
+#!/bin/bash
+#
+# Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+#
+# See file LICENSE for terms.
+#
+# The part of demo.sh that needs an RDMA device: demo-steps.sh BUILD-FOLDER
+
+set -u
+build=${1:?the build folder}
+wimm_run=$build/src/tools/wimm-run
+pingpong=$build/examples/uct_wimm_pingpong
+scratch=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT
+rows=()
+
+fail() {
+    printf 'demo: %s\n' "$*" >&2
+    exit 1
+}
+
+# Devices of the two sides: both ends of the wire, or one device twice
+devices() {
+    local state
+
+    for state in /sys/class/infiniband/*/ports/*/state; do
+        grep -q ACTIVE "$state" 2>/dev/null || continue
+        state=${state#/sys/class/infiniband/}
+        echo "${state%%/*}:$(echo "$state" | cut -d / -f 3)"
+    done
+}
+mapfile -t list < <(devices)
+[ ${#list[@]} -gt 0 ] || fail "no RDMA device with an active port"
+server_dev=${list[0]}
+client_dev=${list[1]:-${list[0]}}
+[ -n "${WIMM_VM-}" ] || client_dev=$server_dev
+
+# wait_listen PORT PID: until the process listens, or has ended
+wait_listen() {
+    local hex
+
+    hex=$(printf ':%04X ' "$1")
+    while ! awk '$4 == "0A" {print $2 " "}' /proc/net/tcp | grep -q "$hex"; do
+        kill -0 "$2" 2>/dev/null || return 1
+        sleep 0.05
+    done
+}
+
+# both NAME PORT SERVER-COMMAND -- CLIENT-COMMAND: run the two sides; the
+# client's output is left in $scratch/client
+both() {
+    local name=$1 port=$2 server=() pid
+
+    shift 2
+    while [ "$1" != -- ]; do
+        server+=("$1")
+        shift
+    done
+    shift
+    timeout 60 "${server[@]}" >"$scratch/server" 2>&1 &
+    pid=$!
+    wait_listen "$port" $pid || { cat "$scratch/server"; fail "$name: the server ended"; }
+    timeout 60 "$@" >"$scratch/client" 2>&1 || {
+        cat "$scratch/client" "$scratch/server"
+        fail "$name: the client failed"
+    }
+    wait $pid || { cat "$scratch/server"; fail "$name: the server failed"; }
+}
+
+row() {
+    local line
+
+    line=$(printf '  %-34s %9s  %s' "$1" "$2" "$3")
+    rows+=("$line")
+    echo "$line"
+}
+
+# Last line of numbers of ucx_perftest -f: iterations, median, average, overall,
+# average and overall bandwidth, average and overall message rate
+perftest_field() {
+    awk -v n="$1" '$1 ~ /^[0-9]+$/ && NF >= 8 {v = $n} END {print v}' \
+        "$scratch/client"
+}
+
+uct_perftest() {
+    local test=$1 size=$2
+
+    echo "-- stock ucx_perftest, UCT: $test, transport wimm," \
+         "$server_dev and $client_dev"
+    both "$test" 13337 \
+        "$wimm_run" ucx_perftest -c 0 -d "$server_dev" -x wimm -- \
+        "$wimm_run" ucx_perftest -c 1 -d "$client_dev" -x wimm -t "$test" \
+            -s "$size" -n 500 -w 50 -f 127.0.0.1
+    row "UCT $test (ucx_perftest)" "$size B" "$(perftest_field 2) us median"
+}
+
+# ucp_perftest TEST SIZE FIELD UNIT
+ucp_perftest() {
+    local test=$1 size=$2 lanes
+
+    echo "-- stock ucx_perftest, UCP: $test, UCX_TLS=wimm,ud_verbs:aux"
+    both "$test" 13337 \
+        env "UCX_NET_DEVICES=$server_dev" "$wimm_run" ucx_perftest -c 0 -- \
+        env "UCX_NET_DEVICES=$client_dev" UCX_LOG_LEVEL=info "$wimm_run" \
+            ucx_perftest -c 1 -t "$test" -s "$size" -n 200 -w 20 -f 127.0.0.1
+    lanes=$(grep -o 'rma(wimm/[^ )]*)' "$scratch/client" | head -n 1)
+    [ -n "$lanes" ] || { cat "$scratch/client"; fail "$test did not run over wimm"; }
+    row "UCP $test (ucx_perftest)" "$size B" "$(perftest_field "$3") $4, $lanes"
+}
+
+uct_perftest put_lat 8
+ucp_perftest ucp_put_lat 8 2 "us median"
+ucp_perftest ucp_put_bw 65536 5 "MB/s"
+
+echo "-- notified puts between two processes: uct_wimm_pingpong"
+both "ping-pong" 18515 \
+    "$wimm_run" "$pingpong" -d "$server_dev" -- \
+    "$wimm_run" "$pingpong" -d "$client_dev" 127.0.0.1
+sed 's/^/   /' "$scratch/client"
+grep -q ' arrived, 0 bad' "$scratch/client" || fail "ping-pong: wrong data"
+row "notified put, ping-pong" "8 B" \
+    "$(sed -n 's/^half round trip: median \([0-9.]*\) us.*/\1/p' \
+        "$scratch/client") us median, $(sed -n \
+        's/^\([0-9]*\) notifications.*/\1/p' "$scratch/client") notified, 0 bad"
+
+echo
+echo "  what                                    size  result"
+echo "  ---------------------------------- ---------  --------------------------"
+printf '%s\n' "${rows[@]}"
+[ -z "${WIMM_VM-}" ] ||
+    echo "  (an emulated CPU and Soft-RoCE: it works, these are no speeds)"
+echo

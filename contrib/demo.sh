@@ -1,0 +1,47 @@
+#!/bin/bash
+#
+# Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+#
+# See file LICENSE for terms.
+#
+# One command from a clone to a notified put: install, build, run, show.
+
+set -u
+# shellcheck source=contrib/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+    cat <<END
+usage: contrib/demo.sh [--help]
+
+Installs what is missing (apt, as root or through sudo), builds wimm in build/,
+and shows it at work: stock ucx_perftest over the transport wimm, then notified
+puts between two processes. A table of the results comes last.
+
+It runs on this machine's RDMA device if there is one with an active port, and
+in a small Soft-RoCE VM otherwise. Its figures are those of an emulated CPU then:
+they show that it works, not how fast it is.
+
+A second run installs, fetches and builds nothing again.
+END
+}
+
+case ${1-} in
+"")        ;;
+--help|-h) usage; exit 0 ;;
+*)         die "unknown option '$1' (see --help)" ;;
+esac
+
+start=$SECONDS
+"$WIMM_TOP/contrib/setup.sh" --no-tests || exit 1
+wimm_build "$WIMM_TOP/build" || die "the build failed"
+
+if wimm_need_vm; then
+    say "no RDMA device here: starting a VM with two Soft-RoCE devices"
+else
+    say "using the RDMA device $(wimm_host_device) of this machine"
+fi
+wimm_on_device pair 300 "$WIMM_TOP/contrib/demo-steps.sh" "$WIMM_TOP/build"
+status=$?
+[ $status = 0 ] || die "the demo failed with status $status"
+say "done in $((SECONDS - start)) s"
