@@ -53,6 +53,17 @@ wimm_on_device() {
     fi
 }
 
+# Whether something that configure and the Makefile.in are made of is newer. The
+# rebuild rules of automake do it as well, but do not add missing files.
+wimm_autotools_changed() {
+    [ -n "$(find "$WIMM_TOP/configure.ac" "$WIMM_TOP/autogen.sh" \
+                 "$WIMM_TOP"/config/m4/[!l]*.m4 "$WIMM_TOP/Makefile.am" \
+                 "$WIMM_TOP/src" "$WIMM_TOP/test" "$WIMM_TOP/examples" \
+                 -newer "$WIMM_TOP/configure" \
+                 \( -name '*.m4' -o -name '*.am' -o -name configure.ac \
+                    -o -name autogen.sh \) -print -quit)" ]
+}
+
 # wimm_build FOLDER [CONFIGURE-OPTION...]: build the tree in a folder, which is
 # configured anew only when its options or configure itself have changed
 wimm_build() {
@@ -60,10 +71,7 @@ wimm_build() {
 
     shift
     options="$*"
-    if [ ! -x "$WIMM_TOP/configure" ] ||
-       [ -n "$(find "$WIMM_TOP/configure.ac" "$WIMM_TOP/config/m4" \
-                    "$WIMM_TOP/autogen.sh" -newer "$WIMM_TOP/configure" \
-                    -not -name 'l*.m4' -type f -print -quit)" ]; then
+    if [ ! -x "$WIMM_TOP/configure" ] || wimm_autotools_changed; then
         say "generating configure"
         "$WIMM_TOP/autogen.sh" >"$WIMM_CACHE_DIR/autogen.log" 2>&1 || {
             tail -n 20 "$WIMM_CACHE_DIR/autogen.log" >&2

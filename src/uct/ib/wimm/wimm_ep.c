@@ -141,12 +141,14 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
 
 void uct_wimm_ep_fail_later(uct_wimm_ep_t *ep, ucs_status_t status)
 {
-    uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
+    uct_wimm_iface_t *iface;
 
-    if (uct_wimm_ep_is_dead(ep) || (ep->fail_status != UCS_OK)) {
+    if ((ep == NULL) || uct_wimm_ep_is_dead(ep) ||
+        (ep->fail_status != UCS_OK)) {
         return;
     }
 
+    iface = uct_wimm_ep_iface(ep);
     uct_ib_modify_qp(ep->super.qp, IBV_QPS_ERR);
     ep->fail_status = status;
     ucs_list_add_tail(&iface->failed_eps, &ep->fail_list);

@@ -42,7 +42,8 @@ void uct_wimm_ep_destroy(uct_ep_h tl_ep);
 void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
                         const struct ibv_wc *wc);
 
-/* Move the queue pair to error and leave it to progress to report @a status */
+/* Move the queue pair to error and leave it to progress to report @a status.
+ * @a ep may be NULL: the endpoint is gone already. */
 void uct_wimm_ep_fail_later(uct_wimm_ep_t *ep, ucs_status_t status);
 
 /* Report what uct_wimm_ep_fail_later() left. @return How many. */

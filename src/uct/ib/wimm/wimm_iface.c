@@ -50,9 +50,9 @@ static UCS_F_NOINLINE void uct_wimm_iface_device_error(uct_wimm_iface_t *iface,
                                                        const char *name,
                                                        int ret)
 {
-    if (!iface->rx_error) {
+    if (!iface->device_error) {
         ucs_error("%s returned %d (%m)", name, ret);
-        iface->rx_error = 1;
+        iface->device_error = 1;
     }
 }
 
@@ -137,9 +137,8 @@ static UCS_F_NOINLINE void uct_wimm_iface_imm_wait(uct_wimm_iface_t *iface,
     elem->qp_num = wc->qp_num;
     elem->holds_recv = holds_recv;
 
-    if ((iface->imm.cb != NULL) && ucs_queue_is_empty(&iface->imm.waiting)) {
-        ++iface->deferred;
-    }
+    /* Not counted as deferred: either there is no handler, or what waits before
+     * this one is counted already */
     ucs_queue_push(&iface->imm.waiting, &elem->queue);
 }
 
@@ -205,16 +204,26 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_imm(
         uct_wimm_iface_t *iface, uct_wimm_ep_t *ep, const struct ibv_wc *wc,
         int holds_recv)
 {
-    if (ucs_unlikely((iface->imm.cb == NULL) ||
-                     !ucs_queue_is_empty(&iface->imm.waiting))) {
-        uct_wimm_iface_imm_wait(iface, wc, holds_recv);
-        return;
+    if (ucs_likely(ep != NULL)) {
+        if (ucs_unlikely((iface->imm.cb == NULL) ||
+                         !ucs_queue_is_empty(&iface->imm.waiting))) {
+            uct_wimm_iface_imm_wait(iface, wc, holds_recv);
+            return;
+        }
     }
 
     ucs_mpool_put_inline(uct_wimm_iface_wc_desc(wc));
     if (ucs_unlikely(holds_recv)) {
         ++iface->super.super.rx.srq.available;
     }
+
+    /* Without its endpoint nobody could tell what it belongs to */
+    if (ucs_unlikely(ep == NULL)) {
+        ucs_debug("qp 0x%x: dropped a notification for a destroyed endpoint",
+                  wc->qp_num);
+        return;
+    }
+
     iface->imm.cb(iface->imm.arg, &ep->super.super.super.super,
                   ntohl(wc->imm_data), wc->byte_len);
 }
@@ -248,7 +257,7 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
     int hold                 = (iface->imm.cb == NULL);
     struct ibv_wc wc[UCT_WIMM_MAX_BATCH];
     uct_wimm_ep_t *ep;
-    int i, num_wcs, is_imm;
+    int i, num_wcs;
 
     num_wcs = ibv_poll_cq(rc_iface->super.cq[UCT_IB_DIR_RX],
                           rc_iface->super.config.rx_max_poll, wc);
@@ -281,13 +290,8 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
             continue;
         }
 
-        ep     = uct_wimm_ep_lookup(iface, wc[i].qp_num);
-        is_imm = (wc[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM);
-        if (ucs_unlikely(ep == NULL)) {
-            /* The endpoint was destroyed: what the peer still sent is dropped */
-            ucs_mpool_put_inline(uct_wimm_iface_wc_desc(&wc[i]));
-            rc_iface->rx.srq.available += is_imm && hold;
-        } else if (is_imm) {
+        ep = uct_wimm_ep_lookup(iface, wc[i].qp_num);
+        if (wc[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
             uct_wimm_iface_handle_imm(iface, ep, &wc[i], hold);
         } else if (ucs_unlikely(wc[i].wc_flags & IBV_WC_WITH_IMM)) {
             /* A control message, and this version has none */
@@ -396,6 +400,20 @@ static ucs_status_t uct_wimm_iface_fc_handler(
                                    flags);
 }
 
+static ucs_status_t uct_wimm_iface_event_arm(uct_iface_h tl_iface,
+                                             unsigned events)
+{
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
+
+    /* There is no event for what progress has to do without a completion */
+    if (!ucs_list_is_empty(&iface->failed_eps) ||
+        ((iface->imm.cb != NULL) && !ucs_queue_is_empty(&iface->imm.waiting))) {
+        return UCS_ERR_BUSY;
+    }
+
+    return uct_rc_iface_event_arm(tl_iface, events);
+}
+
 static ucs_status_t uct_wimm_iface_query(uct_iface_h tl_iface,
                                          uct_iface_attr_t *iface_attr)
 {
@@ -493,10 +511,10 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
 
     ++(*_init_count);
 
-    self->imm.cb   = NULL;
-    self->imm.arg  = NULL;
-    self->deferred = 0;
-    self->rx_error = 0;
+    self->imm.cb       = NULL;
+    self->imm.arg      = NULL;
+    self->deferred     = 0;
+    self->device_error = 0;
     ucs_queue_head_init(&self->imm.waiting);
     ucs_list_head_init(&self->failed_eps);
 
@@ -522,6 +540,7 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     self->base_query           = ops->iface_query;
     ops->ep_create             = UCS_CLASS_NEW_FUNC_NAME(uct_wimm_ep_t);
     ops->ep_destroy            = uct_wimm_ep_destroy;
+    ops->iface_event_arm       = uct_wimm_iface_event_arm;
     ops->iface_close           = UCS_CLASS_DELETE_FUNC_NAME(uct_wimm_iface_t);
     ops->iface_query           = uct_wimm_iface_query;
     ops->iface_get_address     = uct_wimm_iface_get_address;

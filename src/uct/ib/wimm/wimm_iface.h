@@ -59,7 +59,7 @@ typedef struct uct_wimm_iface {
 
     uct_rc_iface_ops_t rc_ops; /* rc_verbs' with our changes */
     ucs_status_t (*base_query)(uct_iface_h iface, uct_iface_attr_t *attr);
-    int rx_error; /* Reported once */
+    int device_error; /* Reported once */
 } uct_wimm_iface_t;
 
 
