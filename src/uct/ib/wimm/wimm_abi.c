@@ -13,7 +13,10 @@
 
 #include <ucp/api/ucp.h>
 #include <ucs/sys/math.h>
+#include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -33,12 +36,38 @@ static const uct_wimm_abi_class_t uct_wimm_abi_classes[] = {
 };
 
 
+/* The file that a function was loaded from, or NULL if that is not known */
+static const char *uct_wimm_abi_file(void (*func)(void), char *buffer)
+{
+    Dl_info info;
+
+    if (dladdr((void *)func, &info) == 0) {
+        return NULL;
+    }
+
+    return realpath(info.dli_fname, buffer);
+}
+
 void uct_wimm_abi_get(uct_wimm_abi_t *abi)
 {
+    static char ucp_file[PATH_MAX], uct_file[PATH_MAX];
+
     abi->built_version  = WIMM_UCX_VERSION;
     abi->loaded_version = ucp_get_version_string();
     abi->classes        = uct_wimm_abi_classes;
     abi->num_classes    = ucs_static_array_size(uct_wimm_abi_classes);
+    abi->ucp_file = uct_wimm_abi_file((void (*)(void))ucp_get_version_string,
+                                      ucp_file);
+    abi->uct_file = uct_wimm_abi_file((void (*)(void))uct_tl_register,
+                                      uct_file);
+}
+
+static int uct_wimm_abi_same_folder(const char *file1, const char *file2)
+{
+    size_t length1 = strrchr(file1, '/') - file1;
+    size_t length2 = strrchr(file2, '/') - file2;
+
+    return (length1 == length2) && !strncmp(file1, file2, length1);
 }
 
 ucs_status_t uct_wimm_abi_check(const uct_wimm_abi_t *abi, char *msg,
@@ -46,6 +75,13 @@ ucs_status_t uct_wimm_abi_check(const uct_wimm_abi_t *abi, char *msg,
 {
     const uct_wimm_abi_class_t *cls;
     size_t length;
+
+    if ((abi->ucp_file != NULL) && (abi->uct_file != NULL) &&
+        !uct_wimm_abi_same_folder(abi->ucp_file, abi->uct_file)) {
+        snprintf(msg, max, "two UCX are loaded, %s and %s", abi->ucp_file,
+                 abi->uct_file);
+        return UCS_ERR_UNSUPPORTED;
+    }
 
     /* "1.13.1" also stands for "1.13.1-rc1", but not for "1.13.10" */
     length = strlen(abi->built_version);

@@ -29,18 +29,23 @@ typedef struct uct_wimm_abi {
     const char *loaded_version;
     const uct_wimm_abi_class_t *classes;
     unsigned num_classes;
+
+    /* Files that the version and the base classes were taken from, or NULL:
+     * only if they are in one folder does the version speak for the classes */
+    const char *ucp_file;
+    const char *uct_file;
 } uct_wimm_abi_t;
 
 
-/* The module's own */
+/* The module's own. The strings are static. */
 void uct_wimm_abi_get(uct_wimm_abi_t *abi);
 
 
 /**
- * Compare versions and all sizes.
+ * Compare the folders, the versions and all sizes.
  *
  * @param [in]  abi  What to compare.
- * @param [out] msg  On a mismatch: one sentence with both numbers.
+ * @param [out] msg  On a mismatch: one sentence with both sides of it.
  * @param [in]  max  Size of @a msg, in bytes.
  *
  * @return UCS_OK, or UCS_ERR_UNSUPPORTED on a mismatch.

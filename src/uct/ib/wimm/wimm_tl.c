@@ -78,7 +78,7 @@ static int uct_wimm_tl_registered = 0;
 
 ucs_status_t uct_wimm_tl_register(const uct_wimm_abi_t *abi)
 {
-    char msg[256];
+    char msg[512];
     ucs_status_t status;
 
     status = uct_wimm_abi_check(abi, msg, sizeof(msg));
