@@ -34,16 +34,14 @@ typedef ucs_status_t (*uct_wimm_rc_verbs_iface_init_func_t)(
 
 
 static inline ucs_status_t uct_wimm_rc_verbs_iface_init(
-        uct_rc_verbs_iface_t *self, int *init_count, uct_md_h md,
-        uct_worker_h worker, const uct_iface_params_t *params,
+        uct_rc_verbs_iface_t *self, ucs_class_t *myclass, int *init_count,
+        uct_md_h md, uct_worker_h worker, const uct_iface_params_t *params,
         const uct_iface_config_t *tl_config)
 {
-    ucs_class_t *cls = &UCS_CLASS_NAME(uct_rc_verbs_iface_t);
-
-    return ((uct_wimm_rc_verbs_iface_init_func_t)cls->init)(self, cls,
-                                                            init_count, md,
-                                                            worker, params,
-                                                            tl_config);
+    return ((uct_wimm_rc_verbs_iface_init_func_t)myclass->init)(self, myclass,
+                                                                init_count, md,
+                                                                worker, params,
+                                                                tl_config);
 }
 
 

@@ -112,9 +112,11 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
                                      peer_info, sizeof(peer_info));
     }
 
-    /* The flush that is seen first follows from an error that is seen later */
+    /* The flush that is seen first follows from an error that is seen later, or
+     * from one of ours that waits to be reported */
     if (status == UCS_ERR_CANCELED) {
-        status = UCS_ERR_CONNECTION_RESET;
+        status = (ep->fail_status != UCS_OK) ? ep->fail_status :
+                                               UCS_ERR_CONNECTION_RESET;
     }
 
     handler_status = uct_iface_handle_ep_err(&rc_iface->super.super.super,
@@ -150,6 +152,11 @@ void uct_wimm_ep_fail_later(uct_wimm_ep_t *ep, ucs_status_t status)
 
     iface = uct_wimm_ep_iface(ep);
     uct_ib_modify_qp(ep->super.qp, IBV_QPS_ERR);
+
+    /* UCX's operations assert this state; they may still be called until the
+     * failure is reported, and flush after that. What they post is flushed. */
+    ep->super.qp->state = IBV_QPS_RTS;
+
     ep->fail_status = status;
     ucs_list_add_tail(&iface->failed_eps, &ep->fail_list);
     ++iface->deferred;

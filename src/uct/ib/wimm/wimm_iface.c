@@ -91,8 +91,16 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_refill_rx(uct_wimm_iface_t *iface
 
     while (rc_iface->rx.srq.available >= batch) {
         if (uct_wimm_iface_post_recv(iface, batch) < batch) {
-            break;
+            return;
         }
+    }
+
+    /* Receives that are held by waiting notifications make the queue shorter:
+     * use what is left of it down to the last one, or it may be that less than
+     * a batch is left and nothing moves any more */
+    if (ucs_unlikely(!ucs_queue_is_empty(&iface->imm.waiting)) &&
+        (rc_iface->rx.srq.available > 0)) {
+        uct_wimm_iface_post_recv(iface, rc_iface->rx.srq.available);
     }
 }
 
@@ -503,8 +511,9 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_wimm_rc_verbs_iface_init(&self->super, _init_count, md, worker,
-                                          params, tl_config);
+    status = uct_wimm_rc_verbs_iface_init(&self->super, _myclass->superclass,
+                                          _init_count, md, worker, params,
+                                          tl_config);
     if (status != UCS_OK) {
         return status;
     }

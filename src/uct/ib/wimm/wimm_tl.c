@@ -36,7 +36,7 @@ ucs_config_field_t uct_wimm_iface_config_table[] = {
       ucs_offsetof(uct_wimm_iface_config_t, qp_drain_timeout),
       UCS_CONFIG_TYPE_TIME },
 
-    { NULL }
+    { .name = NULL }
 };
 
 
