@@ -107,7 +107,7 @@ AC_DEFUN([WIMM_CHECK_UCX], [
     LDFLAGS=$save_LDFLAGS
 
     AC_MSG_CHECKING([how this UCX loads the module])
-    AS_IF([grep UCX_PLUGIN_PATH "$UCX_LIBDIR/libucs.so.0" >/dev/null 2>&1 || \
+    AS_IF([grep PLUGIN_PATH "$UCX_LIBDIR/libucs.so.0" >/dev/null 2>&1 || \
            "$UCX_INFO" -c -f 2>/dev/null | grep '^UCX_PLUGIN_PATH=' >/dev/null],
           [UCX_LOAD=plugin
            UCX_LOAD_DESC="UCX_PLUGIN_PATH (wimm-run sets it), or from $UCX_LIBDIR/ucx"],

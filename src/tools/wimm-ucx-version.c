@@ -41,8 +41,8 @@ typedef const char *(*wimm_version_func_t)(void);
  * come first in LD_PRELOAD */
 static int wimm_is_of_interest(const char *name)
 {
-    static const char *prefixes[] = {"libucm.", "libucs.", "libuct.", "libucp.",
-                                     "libuct_ib.", "libasan."};
+    static const char *prefixes[] = { "libucm.", "libucs.",    "libuct.",
+                                      "libucp.", "libuct_ib.", "libasan." };
     size_t i;
 
     for (i = 0; i < (sizeof(prefixes) / sizeof(prefixes[0])); ++i) {

@@ -530,12 +530,18 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     self->config.prefer           = config->prefer;
     self->config.qp_drain_timeout = ucs_time_from_sec(config->qp_drain_timeout);
 
-    ib_iface->config.rx_max_poll  = ucs_min(ib_iface->config.rx_max_poll,
-                                            UCT_WIMM_MAX_BATCH);
-    ib_iface->config.tx_max_poll  = ucs_min(ib_iface->config.tx_max_poll,
-                                            UCT_WIMM_MAX_BATCH);
+    ib_iface->config.rx_max_poll = ucs_min(ib_iface->config.rx_max_poll,
+                                           UCT_WIMM_MAX_BATCH);
+    ib_iface->config.tx_max_poll = ucs_min(ib_iface->config.tx_max_poll,
+                                           UCT_WIMM_MAX_BATCH);
+
+    /* The base class posts the first receives from a batch on its stack and
+     * asserts that it is not larger than this; it comes to a batch of 0, which
+     * posts nothing, where the queue has fewer than 4 */
     ib_iface->config.rx_max_batch = ucs_min(ib_iface->config.rx_max_batch,
-                                            UCT_WIMM_MAX_BATCH);
+                                            UCS_ALLOCA_MAX_SIZE /
+                                                    sizeof(uct_ib_recv_wr_t));
+    ib_iface->config.rx_max_batch = ucs_max(ib_iface->config.rx_max_batch, 1);
 
     /* What rc_verbs does, with our changes. The tables of the base class are
      * shared with rc_verbs, so these are copies. */
