@@ -36,7 +36,7 @@ packages_build="gcc g++ make autoconf automake libtool pkg-config xz-utils
     librdmacm-dev libnuma-dev libgtest-dev"
 packages_run="iproute2 procps ibverbs-providers ibverbs-utils"
 packages_vm="qemu-system-x86 busybox-static kmod cpio"
-packages_test="clang clang-format tcpdump"
+packages_test="clang clang-format git tcpdump"
 
 # The packages of a list that are not installed
 missing_packages() {
@@ -66,9 +66,12 @@ install_packages() {
     as_root apt-get update >"$log" 2>&1 ||
         die "apt-get update failed: $(grep -m 1 -E '^(E|W):' "$log")" \
             "(all of it: $log)"
+    # What apt says goes to the log; here, a line for each package as it is ready
     # shellcheck disable=SC2086
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y \
-        --no-install-recommends $missing >>"$log" 2>&1 ||
+        --no-install-recommends $missing 2>&1 | tee -a "$log" |
+        sed -u -n 's/^Setting up \([^ ]*\).*/   \1/p'
+    [ "${PIPESTATUS[0]}" = 0 ] ||
         die "apt-get install failed: $(grep -m 1 '^E:' "$log")" \
             "(all of it: $log)"
 }
