@@ -85,20 +85,23 @@ perftest_field() {
 uct_perftest() {
     local test=$1 size=$2
 
-    echo "-- stock ucx_perftest, UCT: $test, transport wimm," \
-         "$server_dev and $client_dev"
+    # At this level the server of ucx_perftest takes the client's device name:
+    # both sides are on one device
+    echo "-- stock ucx_perftest, UCT: $test, transport wimm on $client_dev"
     both "$test" 13337 \
-        "$wimm_run" ucx_perftest -c 0 -d "$server_dev" -x wimm -- \
+        "$wimm_run" ucx_perftest -c 0 -- \
         "$wimm_run" ucx_perftest -c 1 -d "$client_dev" -x wimm -t "$test" \
             -s "$size" -n 500 -w 50 -f 127.0.0.1
-    row "UCT $test (ucx_perftest)" "$size B" "$(perftest_field 2) us median"
+    row "UCT $test (ucx_perftest)" "$size B" \
+        "$(perftest_field 2) us median, wimm/$client_dev to itself"
 }
 
 # ucp_perftest TEST SIZE FIELD UNIT
 ucp_perftest() {
     local test=$1 size=$2 lanes
 
-    echo "-- stock ucx_perftest, UCP: $test, UCX_TLS=wimm,ud_verbs:aux"
+    echo "-- stock ucx_perftest, UCP: $test, UCX_TLS=wimm,ud_verbs:aux," \
+         "$client_dev to $server_dev"
     both "$test" 13337 \
         env "UCX_NET_DEVICES=$server_dev" "$wimm_run" ucx_perftest -c 0 -- \
         env "UCX_NET_DEVICES=$client_dev" UCX_LOG_LEVEL=info "$wimm_run" \
@@ -112,7 +115,8 @@ uct_perftest put_lat 8
 ucp_perftest ucp_put_lat 8 2 "us median"
 ucp_perftest ucp_put_bw 65536 5 "MB/s"
 
-echo "-- notified puts between two processes: uct_wimm_pingpong"
+echo "-- notified puts between two processes: uct_wimm_pingpong," \
+     "$client_dev and $server_dev"
 both "ping-pong" 18515 \
     "$wimm_run" "$pingpong" -d "$server_dev" -- \
     "$wimm_run" "$pingpong" -d "$client_dev" 127.0.0.1

@@ -452,6 +452,7 @@ static int uct_wimm_iface_is_reachable(const uct_iface_h tl_iface,
                                        const uct_device_addr_t *dev_addr,
                                        const uct_iface_addr_t *iface_addr)
 {
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
     int version;
 
     if (iface_addr == NULL) {
@@ -472,7 +473,7 @@ static int uct_wimm_iface_is_reachable(const uct_iface_h tl_iface,
         return 0;
     }
 
-    return uct_ib_iface_is_reachable(tl_iface, dev_addr, iface_addr);
+    return iface->base_is_reachable(tl_iface, dev_addr, iface_addr);
 }
 
 ucs_status_t uct_wimm_iface_set_imm_handler(uct_iface_h tl_iface,
@@ -553,6 +554,7 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
 
     self->super.super.progress = uct_wimm_iface_progress;
     self->base_query           = ops->iface_query;
+    self->base_is_reachable    = ops->iface_is_reachable;
     ops->ep_create             = UCS_CLASS_NEW_FUNC_NAME(uct_wimm_ep_t);
     ops->ep_destroy            = uct_wimm_ep_destroy;
     ops->iface_event_arm       = uct_wimm_iface_event_arm;

@@ -58,7 +58,8 @@ typedef struct uct_wimm_iface {
     } config;
 
     uct_rc_iface_ops_t rc_ops; /* rc_verbs' with our changes */
-    ucs_status_t (*base_query)(uct_iface_h iface, uct_iface_attr_t *attr);
+    uct_iface_query_func_t base_query;
+    uct_iface_is_reachable_func_t base_is_reachable;
     int device_error; /* Reported once */
 } uct_wimm_iface_t;
 
