@@ -1,0 +1,387 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#include "common/uct_test.h"
+#include "common/rc_state.h"
+
+#include <cstring>
+
+
+/* Flush, fence and the pending queue */
+class test_flush : public uct_test {
+  protected:
+    static const uint8_t AM_ID = 5;
+
+    /* A request in the pending queue that sends one message */
+    struct pending {
+        uct_pending_req_t uct;
+        uct_ep_h ep;
+        uint64_t value;
+        bool notify;
+        bool purged;
+    };
+
+    static ucs_status_t pending_cb(uct_pending_req_t *self)
+    {
+        pending *req = reinterpret_cast<pending *>(self);
+
+        return req->notify ?
+                       uct_wimm_ep_put_imm_short(req->ep, NULL, 0, 0, 0,
+                                                 req->value) :
+                       uct_ep_am_short(req->ep, AM_ID, req->value, NULL, 0);
+    }
+
+    static void purge_cb(uct_pending_req_t *self, void *arg)
+    {
+        reinterpret_cast<pending *>(self)->purged = true;
+        static_cast<std::vector<uint64_t> *>(arg)->push_back(
+                reinterpret_cast<pending *>(self)->value);
+    }
+
+    pending &new_pending(uct_ep_h ep, uint64_t value, bool notify = false)
+    {
+        m_pending.emplace_back(
+                new pending{ { pending_cb, { 0 } }, ep, value, notify, false });
+        return *m_pending.back();
+    }
+
+    void receive()
+    {
+        receiver().set_am_handler(AM_ID, [this](void *data, size_t, unsigned) {
+            m_order.push_back(*static_cast<uint64_t *>(data));
+            return UCS_OK;
+        });
+    }
+
+    /* Send until there are no resources. @return How many. */
+    uint64_t fill(unsigned index = 0)
+    {
+        uint64_t sent = 0;
+
+        while (uct_ep_am_short(sender().ep(index), AM_ID, sent, NULL, 0) ==
+               UCS_OK) {
+            ++sent;
+        }
+        return sent;
+    }
+
+    std::vector<std::unique_ptr<pending>> m_pending;
+    std::vector<uint64_t> m_order;
+};
+
+
+TEST_F(test_flush, idle_endpoint_is_ok_at_once)
+{
+    open_pair();
+    completion comp;
+
+    EXPECT_OK(uct_ep_flush(sender().ep(), 0, &comp.uct));
+    EXPECT_OK(uct_iface_flush(sender().iface(), 0, NULL));
+    EXPECT_EQ(0, comp.called);
+}
+
+TEST_F(test_flush, endpoint_covers_unsignaled_messages)
+{
+    open_pair();
+    receive();
+    for (uint64_t i = 0; i < 10; ++i) {
+        ASSERT_OK(uct_ep_am_short(sender().ep(), AM_ID, i, NULL, 0));
+    }
+    flush(sender());
+    EXPECT_EQ(rc_state::sq_length(sender()), rc_state::sq_available(sender()));
+    ASSERT_TRUE(wait_for([&]() { return m_order.size() == 10; }));
+}
+
+TEST_F(test_flush, endpoint_covers_large_put)
+{
+    const size_t size = 512 * 1024;
+
+    open_pair();
+    mapped_buffer src(size, sender());
+    mapped_buffer dst(size, receiver());
+    const uct_iov_t iov = src.iov(size);
+    completion put, flushed;
+
+    src.fill(1);
+    ASSERT_STATUS(UCS_INPROGRESS,
+                  uct_ep_put_zcopy(sender().ep(), &iov, 1, dst.addr(),
+                                   dst.rkey(), &put.uct));
+    ASSERT_STATUS(UCS_INPROGRESS, uct_ep_flush(sender().ep(), 0, &flushed.uct));
+    ASSERT_TRUE(wait_for([&]() { return flushed.done(); }));
+    EXPECT_TRUE(put.done());
+    dst.check(1, size);
+}
+
+TEST_F(test_flush, several_flushes_complete_once_each)
+{
+    open_pair();
+    mapped_buffer dst(8, receiver());
+    const uint64_t data = 1;
+    completion comps[5];
+
+    for (completion &comp : comps) {
+        ASSERT_OK(uct_ep_put_short(sender().ep(), &data, sizeof(data),
+                                   dst.addr(), dst.rkey()));
+        ASSERT_STATUS(UCS_INPROGRESS,
+                      uct_ep_flush(sender().ep(), 0, &comp.uct));
+    }
+    ASSERT_TRUE(wait_for([&]() { return comps[4].done(); }));
+    for (completion &comp : comps) {
+        EXPECT_EQ(1, comp.called);
+        EXPECT_OK(comp.status());
+    }
+}
+
+TEST_F(test_flush, interface_covers_all_endpoints)
+{
+    open_pair();
+    entity::connect(sender(), 1, receiver(), 1);
+    receive();
+    for (unsigned i = 0; i < 20; ++i) {
+        ASSERT_OK(uct_ep_am_short(sender().ep(i % 2), AM_ID, i, NULL, 0));
+    }
+    EXPECT_STATUS(UCS_INPROGRESS, uct_iface_flush(sender().iface(), 0, NULL));
+    ASSERT_TRUE(wait_for([&]() {
+        return uct_iface_flush(sender().iface(), 0, NULL) == UCS_OK;
+    }));
+    EXPECT_EQ(rc_state::sq_length(sender()),
+              rc_state::sq_available(sender(), 0));
+    EXPECT_EQ(rc_state::sq_length(sender()),
+              rc_state::sq_available(sender(), 1));
+}
+
+TEST_F(test_flush, full_send_queue_has_no_resource)
+{
+    open_pair({ { "IB_TX_QUEUE_LEN", "16" } });
+    receive();
+    fill();
+    completion comp;
+
+    EXPECT_STATUS(UCS_ERR_NO_RESOURCE,
+                  uct_ep_flush(sender().ep(), 0, &comp.uct));
+    flush(sender());
+}
+
+TEST_F(test_flush, cancel_ends_outstanding_operations)
+{
+    open_pair();
+    entity::connect(sender(), 1, receiver(), 1);
+    const size_t size = 1024 * 1024;
+    mapped_buffer src(size, sender());
+    mapped_buffer dst(size, receiver());
+    const uct_iov_t iov = src.iov(size);
+    completion put[3], flushed;
+
+    for (completion &comp : put) {
+        ASSERT_STATUS(UCS_INPROGRESS,
+                      uct_ep_put_zcopy(sender().ep(), &iov, 1, dst.addr(),
+                                       dst.rkey(), &comp.uct));
+    }
+    ASSERT_STATUS(UCS_INPROGRESS,
+                  uct_ep_flush(sender().ep(), UCT_FLUSH_FLAG_CANCEL,
+                               &flushed.uct));
+    ASSERT_TRUE(wait_for([&]() { return flushed.done(); }));
+    for (completion &comp : put) {
+        EXPECT_EQ(1, comp.called);
+    }
+    EXPECT_TRUE(sender().errors.empty()); /* Asked for, so no error */
+
+    /* The other endpoint goes on */
+    receive();
+    ASSERT_OK(uct_ep_am_short(sender().ep(1), AM_ID, 7, NULL, 0));
+    ASSERT_TRUE(wait_for([&]() { return m_order.size() == 1; }));
+    flush(sender(), 1);
+    sender().destroy_ep(0);
+    check_tx_accounting(sender());
+}
+
+TEST_F(test_flush, cancel_twice)
+{
+    open_pair();
+    mapped_buffer dst(8, receiver());
+    const uint64_t data = 1;
+    completion first, second;
+
+    ASSERT_OK(uct_ep_put_short(sender().ep(), &data, sizeof(data), dst.addr(),
+                               dst.rkey()));
+    ASSERT_STATUS(UCS_INPROGRESS,
+                  uct_ep_flush(sender().ep(), UCT_FLUSH_FLAG_CANCEL,
+                               &first.uct));
+    ucs_status_t status = uct_ep_flush(sender().ep(), UCT_FLUSH_FLAG_CANCEL,
+                                       &second.uct);
+    ASSERT_TRUE(wait_for([&]() {
+        return first.done() && (second.done() || (status != UCS_INPROGRESS));
+    }));
+}
+
+TEST_F(test_flush, fence_between_puts_and_get)
+{
+    open_pair();
+    mapped_buffer dst(128, receiver());
+    mapped_buffer back(128, sender());
+    const uct_iov_t iov = back.iov(128);
+
+    for (uint64_t i = 1; i <= 50; ++i) {
+        completion comp;
+
+        ASSERT_OK(retry([&]() {
+            return uct_ep_put_short(sender().ep(), &i, sizeof(i), dst.addr(),
+                                    dst.rkey());
+        }));
+        ASSERT_OK(uct_ep_fence(sender().ep(), 0));
+        ASSERT_STATUS(UCS_INPROGRESS, retry([&]() {
+                          return uct_ep_get_zcopy(sender().ep(), &iov, 1,
+                                                  dst.addr(), dst.rkey(),
+                                                  &comp.uct);
+                      }));
+        ASSERT_TRUE(wait_for([&]() { return comp.done(); }));
+        ASSERT_EQ(i, back.u64());
+    }
+}
+
+
+class test_pending : public test_flush {};
+
+
+TEST_F(test_pending, add_with_resources_is_busy)
+{
+    open_pair();
+    pending &req = new_pending(sender().ep(), 0);
+
+    EXPECT_STATUS(UCS_ERR_BUSY, uct_ep_pending_add(sender().ep(), &req.uct, 0));
+}
+
+TEST_F(test_pending, order_is_kept)
+{
+    open_pair({ { "IB_TX_QUEUE_LEN", "16" } });
+    receive();
+    const uint64_t sent = fill();
+
+    for (uint64_t i = sent; i < (sent + 100); ++i) {
+        ASSERT_OK(uct_ep_pending_add(sender().ep(),
+                                     &new_pending(sender().ep(), i).uct, 0));
+    }
+    ASSERT_TRUE(wait_for([&]() { return m_order.size() == (sent + 100); }));
+    for (uint64_t i = 0; i < (sent + 100); ++i) {
+        ASSERT_EQ(i, m_order[i]);
+    }
+}
+
+TEST_F(test_pending, notified_puts_from_the_queue)
+{
+    WIMM_ONLY();
+    open_pair({ { "IB_TX_QUEUE_LEN", "16" } });
+    receive();
+    imm_sink sink(receiver());
+    const uint64_t sent = fill();
+
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        m_order.push_back(n.imm);
+    };
+    for (uint64_t i = sent; i < (sent + 60); ++i) {
+        ASSERT_OK(uct_ep_pending_add(sender().ep(),
+                                     &new_pending(sender().ep(), i, i % 2).uct,
+                                     0));
+    }
+    ASSERT_TRUE(wait_for([&]() { return m_order.size() == (sent + 60); }));
+    for (uint64_t i = 0; i < (sent + 60); ++i) {
+        ASSERT_EQ(i, m_order[i]);
+    }
+    EXPECT_GE(sink.count(), 29u);
+}
+
+TEST_F(test_pending, flow_control_window_is_waited_for)
+{
+    open_pair({ { "RC_FC_WND_SIZE", "4" } });
+    receive();
+    const uint64_t sent = fill();
+
+    EXPECT_EQ(4u, sent);
+    for (uint64_t i = sent; i < 50; ++i) {
+        ASSERT_OK(uct_ep_pending_add(sender().ep(),
+                                     &new_pending(sender().ep(), i).uct, 0));
+    }
+    ASSERT_TRUE(wait_for([&]() { return m_order.size() == 50; }));
+    for (uint64_t i = 0; i < 50; ++i) {
+        ASSERT_EQ(i, m_order[i]);
+    }
+}
+
+TEST_F(test_pending, purge_returns_all_in_order)
+{
+    open_pair({ { "IB_TX_QUEUE_LEN", "16" } });
+    receive();
+    fill();
+    std::vector<uint64_t> purged;
+
+    for (uint64_t i = 0; i < 10; ++i) {
+        ASSERT_OK(uct_ep_pending_add(sender().ep(),
+                                     &new_pending(sender().ep(), i).uct, 0));
+    }
+    uct_ep_pending_purge(sender().ep(), purge_cb, &purged);
+    ASSERT_EQ(10u, purged.size());
+    for (uint64_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(i, purged[i]);
+    }
+    flush(sender());
+}
+
+TEST_F(test_pending, failed_endpoint_keeps_requests_for_purge)
+{
+    open_pair({ { "IB_TX_QUEUE_LEN", "16" },
+                { "RC_RETRY_COUNT", "1" },
+                { "RC_TIMEOUT", "30ms" } });
+    std::vector<uint64_t> purged;
+
+    receive();
+    receiver().destroy_ep(0);
+    check_tx_accounting(receiver());
+    fill();
+    for (uint64_t i = 0; i < 5; ++i) {
+        ASSERT_OK(uct_ep_pending_add(sender().ep(),
+                                     &new_pending(sender().ep(), i).uct, 0));
+    }
+    sender().on_error = [&](uct_ep_h ep, ucs_status_t) {
+        uct_ep_pending_purge(ep, purge_cb, &purged);
+        return UCS_OK;
+    };
+    ASSERT_TRUE(wait_for([&]() { return !sender().errors.empty(); }));
+    progress_rounds();
+    EXPECT_EQ(1u, sender().errors.size());
+    EXPECT_EQ(5u, purged.size());
+    for (const auto &req : m_pending) {
+        EXPECT_TRUE(req->purged);
+    }
+}
+
+TEST_F(test_pending, endpoints_share_the_completion_queue)
+{
+    const unsigned num_eps = 4, count = 30;
+
+    open({ { "RC_TX_CQ_LEN", "64" } });
+    open();
+    for (unsigned i = 0; i < num_eps; ++i) {
+        entity::connect(sender(), i, receiver(), i);
+    }
+    receive();
+
+    uint64_t sent = 0;
+    for (unsigned i = 0; i < num_eps; ++i) {
+        sent += fill(i);
+    }
+    for (unsigned i = 0; i < num_eps; ++i) {
+        for (unsigned j = 0; j < count; ++j) {
+            pending &req = new_pending(sender().ep(i), 1000 * i + j);
+
+            if (uct_ep_pending_add(sender().ep(i), &req.uct, 0) ==
+                UCS_ERR_BUSY) {
+                ASSERT_OK(pending_cb(&req.uct));
+            }
+        }
+    }
+    ASSERT_TRUE(wait_for(
+            [&]() { return m_order.size() == (sent + num_eps * count); }));
+}

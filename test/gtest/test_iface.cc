@@ -1,0 +1,210 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#include "common/imm_test.h"
+
+extern "C" {
+#include <uct/ib/wimm/wimm_def.h>
+}
+
+
+/* The interface: attributes, addresses, configuration */
+class test_iface : public imm_test {
+  protected:
+    /* Whether an interface with this address is reachable */
+    bool reachable(const void *iface_addr)
+    {
+        std::vector<uint8_t> dev_addr(sender().attr().device_addr_len);
+        auto *dev = reinterpret_cast<uct_device_addr_t *>(dev_addr.data());
+
+        EXPECT_OK(uct_iface_get_device_address(sender().iface(), dev));
+        return uct_iface_is_reachable(sender().iface(), dev,
+                                      static_cast<const uct_iface_addr_t *>(
+                                              iface_addr));
+    }
+};
+
+
+TEST_F(test_iface, address_has_one_byte)
+{
+    open();
+    EXPECT_EQ(1u, sender().attr().iface_addr_len);
+
+    uint8_t addr[2] = { 0x55, 0x55 };
+    ASSERT_OK(
+            uct_iface_get_address(sender().iface(),
+                                  reinterpret_cast<uct_iface_addr_t *>(addr)));
+    EXPECT_EQ(0xe1, addr[0]);
+    EXPECT_EQ(0x55, addr[1]);
+}
+
+TEST_F(test_iface, own_address_is_reachable)
+{
+    open();
+    uct_wimm_iface_addr_t addr;
+
+    ASSERT_OK(
+            uct_iface_get_address(sender().iface(),
+                                  reinterpret_cast<uct_iface_addr_t *>(&addr)));
+    EXPECT_TRUE(reachable(&addr));
+}
+
+TEST_F(test_iface, other_version_is_not_reachable_and_says_so)
+{
+    open();
+    log_level(UCS_LOG_LEVEL_DIAG);
+    for (unsigned version = 0; version < 16; ++version) {
+        uct_wimm_iface_addr_t addr;
+
+        if (version == UCT_WIMM_PROTO_VERSION) {
+            continue;
+        }
+        expect_log(UCS_LOG_LEVEL_DIAG,
+                   "has version " + std::to_string(version) + ",");
+        uct_wimm_iface_addr_pack(&addr, version);
+        EXPECT_FALSE(reachable(&addr));
+    }
+}
+
+TEST_F(test_iface, damaged_address_is_not_reachable)
+{
+    open();
+    log_level(UCS_LOG_LEVEL_DIAG);
+    expect_log(UCS_LOG_LEVEL_DIAG, "is not one of wimm", 2);
+    for (uint8_t byte : { 0x00, 0xff }) {
+        EXPECT_FALSE(reachable(&byte));
+    }
+}
+
+TEST_F(test_iface, no_address_is_not_reachable)
+{
+    open();
+    log_level(UCS_LOG_LEVEL_DIAG);
+    expect_log(UCS_LOG_LEVEL_DIAG, "no wimm interface address");
+    EXPECT_FALSE(reachable(NULL));
+}
+
+TEST_F(test_iface, prefer_raises_the_priority_by_one)
+{
+    open();
+    open({ { "PREFER", "y" } });
+    EXPECT_EQ(sender().attr().priority + 1, receiver().attr().priority);
+    EXPECT_EQ(sender().attr().iface_addr_len, receiver().attr().iface_addr_len);
+}
+
+TEST_F(test_iface, query_twice_is_the_same)
+{
+    open({ { "PREFER", "y" } });
+    uct_iface_attr_t attr;
+
+    ASSERT_OK(uct_iface_query(sender().iface(), &attr));
+    EXPECT_EQ(sender().attr().priority, attr.priority);
+}
+
+TEST_F(test_iface, capabilities_of_a_connected_reliable_transport)
+{
+    open();
+    const uint64_t flags = UCT_IFACE_FLAG_CONNECT_TO_EP |
+                           UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+                           UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_BCOPY |
+                           UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_AM_SHORT |
+                           UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
+                           UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_EP_CHECK |
+                           UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+
+    EXPECT_EQ(flags, sender().attr().cap.flags & flags);
+    EXPECT_TRUE(sender().attr().cap.event_flags & UCT_IFACE_FLAG_EVENT_RECV);
+}
+
+TEST_F(test_iface, segment_too_small_for_a_waiting_notification)
+{
+    expect_error("UCX_WIMM_SEG_SIZE is 16 bytes");
+    EXPECT_THROW(open({ { "IB_SEG_SIZE", "16" } }), std::runtime_error);
+}
+
+TEST_F(test_iface, smallest_segment_works)
+{
+    open_pair({ { "IB_SEG_SIZE", "64" } });
+    imm_sink sink(receiver(), false);
+    unsigned got = 0;
+
+    receiver().set_am_handler(0, [&](void *, size_t, unsigned) {
+        ++got;
+        return UCS_OK;
+    });
+    for (uint32_t i = 0; i < 40; ++i) {
+        ASSERT_OK(retry([&]() { return notify(sender(), 0, i); }));
+        ASSERT_OK(retry([&]() {
+            return uct_ep_am_short(sender().ep(), 0, i, NULL, 0);
+        }));
+    }
+    ASSERT_TRUE(wait_for([&]() { return got == 40; }));
+    sink.start();
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 40; }));
+    for (uint32_t i = 0; i < 40; ++i) {
+        EXPECT_EQ(i, sink.got[i].imm);
+    }
+}
+
+TEST_F(test_iface, large_poll_and_batch_settings_are_bounded)
+{
+    open_pair({ { "IB_RX_MAX_POLL", "1000" },
+                { "IB_TX_MAX_POLL", "1000" },
+                { "IB_RX_MAX_BATCH", "1000" },
+                { "IB_RX_QUEUE_LEN", "2048" } });
+    imm_sink sink(receiver());
+
+    for (uint32_t i = 0; i < 3000; ++i) {
+        ASSERT_OK(retry([&]() { return notify(sender(), 0, i); }));
+    }
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 3000; }));
+    check_rx_accounting();
+}
+
+TEST_F(test_iface, smallest_receive_queues)
+{
+    for (unsigned length : { 8, 4, 1 }) {
+        open_pair({ { "IB_RX_QUEUE_LEN", std::to_string(length) } });
+        {
+            imm_sink sink(receiver());
+
+            for (uint32_t i = 0; i < 50; ++i) {
+                ASSERT_OK(retry([&]() { return notify(sender(), 0, i); }));
+            }
+            ASSERT_TRUE(wait_for([&]() { return sink.count() == 50; }))
+                    << "receive queue of " << length;
+        }
+        for (const auto &e : m_entities) {
+            e->destroy_eps();
+        }
+        m_entities.clear();
+    }
+}
+
+TEST_F(test_iface, unsignaled_limit_of_one)
+{
+    open_pair({ { "RC_TX_CQ_MODERATION", "1" } });
+    imm_sink sink(receiver());
+
+    for (uint32_t i = 0; i < 500; ++i) {
+        ASSERT_OK(retry([&]() { return notify(sender(), 0, i); }));
+    }
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 500; }));
+    flush(sender());
+    check_tx_accounting(sender());
+}
+
+TEST_F(test_iface, two_interfaces_close_in_any_order)
+{
+    open_pair();
+    imm_sink *sink = new imm_sink(receiver());
+
+    ASSERT_OK(notify(sender(), 0, 1));
+    ASSERT_TRUE(wait_for([&]() { return sink->count() == 1; }));
+    delete sink;
+    close(sender());
+    progress_rounds();
+}

@@ -1,0 +1,453 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#include "common/imm_test.h"
+
+
+/* The receiving side: handler set, unset, and what it may do */
+class test_imm_handler : public imm_test {
+  protected:
+    /* Send count notifications, as resources allow, without waiting */
+    void send(unsigned count, uint32_t first = 0, unsigned index = 0)
+    {
+        for (uint32_t i = 0; i < count; ++i) {
+            ASSERT_OK(retry(
+                    [&]() { return notify(sender(), index, first + i); }));
+        }
+    }
+
+    static void check_order(const imm_sink &sink)
+    {
+        for (size_t i = 0; i < sink.count(); ++i) {
+            ASSERT_EQ(i, sink.got[i].imm);
+        }
+    }
+};
+
+
+TEST_F(test_imm_handler, unset_notifications_wait_in_order)
+{
+    open_pair();
+    imm_sink sink(receiver(), false);
+
+    send(100);
+    flush(sender());
+    progress_rounds();
+    EXPECT_EQ(0u, sink.count());
+
+    sink.start();
+    EXPECT_EQ(0u, sink.count()); /* Only progress delivers */
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 100; }));
+    check_order(sink);
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, waiting_ones_keep_imm_and_length)
+{
+    open_pair();
+    const unsigned max = sender().attr().cap.put.max_short;
+    mapped_buffer dst(max, receiver());
+    const std::vector<uint8_t> data = pattern(5, max);
+    imm_sink sink(receiver(), false);
+
+    ASSERT_OK(put_imm(sender(), 0, data.data(), max, dst, 0, 0xffffffffu));
+    ASSERT_OK(put_imm(sender(), 0, data.data(), 0, dst, 0, 0x80000000u));
+    flush(sender());
+    progress_rounds();
+
+    sink.start();
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 2; }));
+    EXPECT_EQ(0xffffffffu, sink.got[0].imm);
+    EXPECT_EQ(max, sink.got[0].length);
+    EXPECT_EQ(0x80000000u, sink.got[1].imm);
+    EXPECT_EQ(0u, sink.got[1].length);
+    dst.check(5, max);
+}
+
+TEST_F(test_imm_handler, later_ones_do_not_overtake_waiting_ones)
+{
+    open_pair();
+    imm_sink sink(receiver(), false);
+
+    send(50);
+    flush(sender());
+    progress_rounds();
+
+    /* More is on the wire when the handler is set */
+    send(50, 50);
+    sink.start();
+    send(50, 100);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 150; }));
+    check_order(sink);
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, more_wait_than_receives_sender_waits_none_lost)
+{
+    const unsigned count = 300;
+
+    open_pair({ { "IB_RX_QUEUE_LEN", "64" } });
+    imm_sink sink(receiver(), false);
+    uint32_t sent = 0;
+
+    /* With progress, but no handler: 64 are held, the sender gets RNR */
+    progress_rounds();
+    while (sent < count) {
+        if (notify(sender(), 0, sent) != UCS_OK) {
+            break;
+        }
+        ++sent;
+    }
+    progress_time(0.3);
+    EXPECT_EQ(0u, sink.count());
+    EXPECT_LT(rc_state::sq_available(sender()), rc_state::sq_length(sender()));
+
+    sink.start();
+    send(count - sent, sent);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == count; }));
+    check_order(sink);
+    flush(sender());
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, active_messages_pass_while_notifications_wait)
+{
+    const unsigned held = 56, count = 100;
+
+    /* Fewer wait than there are receives: those that are left go round, down to
+     * the last one */
+    open_pair({ { "IB_RX_QUEUE_LEN", "64" } });
+    entity::connect(sender(), 1, receiver(), 1);
+    imm_sink sink(receiver(), false);
+    unsigned got = 0;
+
+    receiver().set_am_handler(3, [&](void *, size_t, unsigned) {
+        ++got;
+        return UCS_OK;
+    });
+
+    send(held);
+    flush(sender());
+    for (unsigned i = 0; i < count; ++i) {
+        ASSERT_OK(retry([&]() {
+            return uct_ep_am_short(sender().ep(1), 3, i, NULL, 0);
+        }));
+    }
+    ASSERT_TRUE(wait_for([&]() { return got == count; }, 10));
+
+    sink.start();
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == held; }));
+    check_order(sink);
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, removed_in_mid_stream_and_set_again)
+{
+    const unsigned count = 400;
+
+    open_pair();
+    imm_sink sink(receiver());
+    unsigned removed = 0;
+
+    /* The handler removes itself every 7 notifications */
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        if ((n.imm % 7) == 6) {
+            sink.pause();
+            ++removed;
+        }
+    };
+
+    uint32_t sent = 0;
+    ASSERT_TRUE(wait_for([&]() {
+        if ((sent < count) && (notify(sender(), 0, sent) == UCS_OK)) {
+            ++sent;
+        }
+        if ((sent % 20) == 0) {
+            sink.start();
+        }
+        return sink.count() == count;
+    }));
+    check_order(sink);
+    EXPECT_EQ(count / 7, removed);
+    sink.start();
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, removed_while_delivering_what_waited)
+{
+    open_pair();
+    imm_sink sink(receiver(), false);
+
+    send(20);
+    flush(sender());
+    progress_rounds();
+
+    sink.on_imm = [&](const imm_sink::notification &) { sink.pause(); };
+    for (unsigned i = 1; i <= 20; ++i) {
+        sink.start();
+        progress_rounds(20);
+        ASSERT_EQ(i, sink.count());
+    }
+    check_order(sink);
+}
+
+TEST_F(test_imm_handler, replaced_by_another)
+{
+    open_pair();
+    imm_sink first(receiver());
+
+    send(10);
+    ASSERT_TRUE(wait_for([&]() { return first.count() == 10; }));
+
+    imm_sink second(receiver());
+    send(10, 10);
+    ASSERT_TRUE(wait_for([&]() { return second.count() == 10; }));
+    EXPECT_EQ(10u, first.count());
+    EXPECT_EQ(10u, second.got[0].imm);
+}
+
+TEST_F(test_imm_handler, set_by_an_active_message_handler)
+{
+    open_pair();
+    imm_sink sink(receiver(), false);
+
+    /* Both may be in one batch of completions */
+    receiver().set_am_handler(1, [&](void *, size_t, unsigned) {
+        sink.start();
+        return UCS_OK;
+    });
+    send(5);
+    ASSERT_OK(uct_ep_am_short(sender().ep(), 1, 0, NULL, 0));
+    send(5, 5);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 10; }));
+    check_order(sink);
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, answers_with_notified_put)
+{
+    const unsigned count = 200;
+
+    open_pair();
+    mapped_buffer left(8, sender());
+    mapped_buffer right(8, receiver());
+    imm_sink left_sink(sender());
+    imm_sink right_sink(receiver());
+
+    right_sink.on_imm = [&](const imm_sink::notification &n) {
+        const uint64_t data = n.imm + 100;
+
+        EXPECT_OK(uct_wimm_ep_put_imm_short(n.ep, &data, sizeof(data),
+                                            left.addr(), left.rkey(), n.imm));
+    };
+    left_sink.on_imm = [&](const imm_sink::notification &n) {
+        EXPECT_EQ(n.imm + 100, left.u64());
+        if ((n.imm + 1) < count) {
+            EXPECT_OK(notify(sender(), 0, n.imm + 1));
+        }
+    };
+
+    ASSERT_OK(notify(sender(), 0, 0));
+    ASSERT_TRUE(wait_for([&]() { return left_sink.count() == count; }));
+    check_order(left_sink);
+}
+
+TEST_F(test_imm_handler, answers_with_active_message)
+{
+    const unsigned count = 100;
+
+    open_pair();
+    imm_sink sink(receiver());
+    std::vector<uint64_t> got;
+
+    sender().set_am_handler(2, [&](void *data, size_t, unsigned) {
+        got.push_back(*static_cast<uint64_t *>(data));
+        return UCS_OK;
+    });
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        ASSERT_OK(uct_ep_am_short(n.ep, 2, n.imm, NULL, 0));
+    };
+
+    for (uint32_t i = 0; i < count; ++i) {
+        ASSERT_OK(notify(sender(), 0, i));
+        ASSERT_TRUE(wait_for([&]() { return got.size() == (i + 1); }));
+        ASSERT_EQ(i, got[i]);
+    }
+}
+
+TEST_F(test_imm_handler, destroys_its_own_endpoint)
+{
+    open_pair();
+    entity::connect(sender(), 1, receiver(), 1);
+    imm_sink sink(receiver());
+
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        if (n.imm == 3) {
+            receiver().destroy_ep(0);
+        }
+    };
+
+    /* What the peer still sent on it is dropped, the other endpoint goes on.
+     * The peer's later ones may fail, since nobody answers them. */
+    send(8);
+    send(8, 100, 1);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == (4 + 8); }));
+    progress_rounds();
+    EXPECT_EQ(12u, sink.count());
+    sender().destroy_ep(0);
+    send(100, 200, 1);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 112; }));
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, destroys_another_endpoint)
+{
+    open_pair();
+    entity::connect(sender(), 1, receiver(), 1);
+    imm_sink sink(receiver());
+    bool destroyed = false;
+
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        EXPECT_FALSE(destroyed && (n.ep_index != 0));
+        if (n.imm == 0) {
+            receiver().destroy_ep(1);
+            destroyed = true;
+        }
+    };
+
+    send(4, 100, 1);
+    send(4);
+    send(4, 104, 1);
+    ASSERT_TRUE(wait_for(
+            [&]() { return !sink.got.empty() && (sink.got.back().imm == 3); }));
+    sender().destroy_ep(1);
+    send(100, 4);
+    ASSERT_TRUE(wait_for([&]() { return sink.got.back().imm == 103; }));
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, destroys_its_endpoint_while_delivering_what_waited)
+{
+    open_pair();
+    entity::connect(sender(), 1, receiver(), 1);
+    imm_sink sink(receiver(), false);
+
+    for (uint32_t i = 0; i < 10; ++i) {
+        send(1, i, i % 2);
+    }
+    flush(sender());
+    flush(sender(), 1);
+    progress_rounds();
+
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        if (n.imm == 2) {
+            receiver().destroy_ep(0);
+        }
+    };
+    sink.start();
+    ASSERT_TRUE(wait_for(
+            [&]() { return !sink.got.empty() && sink.got.back().imm == 9; }));
+
+    /* 0 1 2 3 5 7 9 */
+    EXPECT_EQ(7u, sink.count());
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, endpoint_destroyed_while_notifications_wait)
+{
+    open_pair();
+    entity::connect(sender(), 1, receiver(), 1);
+    imm_sink sink(receiver(), false);
+
+    send(40);
+    send(40, 1000, 1);
+    flush(sender());
+    flush(sender(), 1);
+    progress_rounds();
+
+    receiver().destroy_ep(0);
+    check_rx_accounting();
+    sink.start();
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 40; }));
+    EXPECT_EQ(1000u, sink.got[0].imm);
+    progress_rounds();
+    EXPECT_EQ(40u, sink.count());
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, all_endpoints_destroyed_while_notifications_wait)
+{
+    open_pair({ { "IB_RX_QUEUE_LEN", "64" } });
+    imm_sink sink(receiver(), false);
+
+    /* A full queue of them, more than once: each receive comes back */
+    for (unsigned round = 0; round < 4; ++round) {
+        send(60);
+        flush(sender());
+        progress_rounds();
+        receiver().destroy_ep(0);
+        sender().destroy_ep(0);
+        entity::connect(sender(), 0, receiver(), 0);
+    }
+
+    sink.start();
+    send(200);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 200; }));
+    check_order(sink);
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, interface_closed_while_notifications_wait)
+{
+    open_pair();
+    {
+        imm_sink sink(receiver(), false);
+
+        send(30);
+        flush(sender());
+        progress_rounds();
+        sink.start();
+    }
+
+    /* With a handler, and not delivered; then without: TearDown closes */
+    send(30, 30);
+    flush(sender());
+    progress_rounds();
+}
+
+TEST_F(test_imm_handler, returns_inprogress)
+{
+    open_pair({ { "IB_RX_QUEUE_LEN", "64" } });
+    unsigned got = 0;
+
+    ASSERT_OK(uct_wimm_iface_set_imm_handler(
+            receiver().iface(),
+            [](void *arg, uct_ep_h, uint32_t, size_t) {
+                ++*static_cast<unsigned *>(arg);
+                return UCS_INPROGRESS;
+            },
+            &got));
+    send(300);
+    ASSERT_TRUE(wait_for([&]() { return got == 300; }));
+    check_rx_accounting();
+    ASSERT_OK(uct_wimm_iface_set_imm_handler(receiver().iface(), NULL, NULL));
+}
+
+TEST_F(test_imm_handler, slow_handler_does_not_hold_receives)
+{
+    open_pair({ { "IB_RX_QUEUE_LEN", "64" } });
+    imm_sink sink(receiver());
+    unsigned in_handler_max = 0;
+
+    /* Refilled before the handler runs: less than a batch is missing */
+    sink.on_imm = [&](const imm_sink::notification &) {
+        in_handler_max = std::max(in_handler_max,
+                                  rc_state::rx_available(receiver()));
+    };
+    send(500);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 500; }));
+    EXPECT_LT(in_handler_max, rc_state::rx_batch(receiver()));
+}
