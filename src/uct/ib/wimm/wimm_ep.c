@@ -85,7 +85,7 @@ void uct_wimm_ep_destroy(uct_ep_h tl_ep)
 }
 
 void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
-                        const struct ibv_wc *wc)
+                        const struct ibv_wc *wc, uct_ib_dir_t dir)
 {
     uct_wimm_iface_t *iface  = uct_wimm_ep_iface(ep);
     uct_rc_iface_t *rc_iface = &iface->super.super;
@@ -132,7 +132,7 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
         ucs_log(log_level,
                 "%s completion with error: %s [qp 0x%x wrid 0x%lx vendor_err"
                 " 0x%x] %s",
-                (wc->opcode & IBV_WC_RECV) ? "receive" : "send",
+                (dir == UCT_IB_DIR_RX) ? "receive" : "send",
                 ibv_wc_status_str(wc->status), qp_num, wc->wr_id,
                 wc->vendor_err, peer_info);
     } else {
@@ -175,7 +175,7 @@ unsigned uct_wimm_ep_progress_failed(uct_wimm_iface_t *iface)
         status = ep->fail_status;
         ep->fail_status = UCS_OK;
         --iface->deferred;
-        uct_wimm_ep_failed(ep, status, NULL);
+        uct_wimm_ep_failed(ep, status, NULL, UCT_IB_DIR_TX);
         ++count;
     }
 
@@ -206,7 +206,7 @@ void uct_wimm_ep_handle_tx_failure(uct_ib_iface_t *ib_iface, void *arg,
     uct_rc_iface_update_reads(rc_iface);
     uct_rc_iface_add_cq_credits(rc_iface, count);
 
-    uct_wimm_ep_failed(ep, status, wc);
+    uct_wimm_ep_failed(ep, status, wc, UCT_IB_DIR_TX);
     uct_rc_iface_arbiter_dispatch(rc_iface);
 }
 

@@ -37,10 +37,11 @@ void uct_wimm_ep_destroy(uct_ep_h tl_ep);
  * Report the failure of an endpoint to the interface's error handler, once.
  * Called from progress only. The handler may destroy the endpoint.
  *
- * @param [in] wc  The completion that showed it, or NULL.
+ * @param [in] wc   The completion that showed it, or NULL.
+ * @param [in] dir  Which completion queue that was on.
  */
 void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
-                        const struct ibv_wc *wc);
+                        const struct ibv_wc *wc, uct_ib_dir_t dir);
 
 /* Move the queue pair to error and leave it to progress to report @a status.
  * @a ep may be NULL: the endpoint is gone already. */

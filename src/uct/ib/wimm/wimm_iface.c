@@ -126,9 +126,8 @@ static UCS_F_NOINLINE void uct_wimm_iface_handle_rx_error(
         return;
     }
 
-    /* opcode is not valid in a completion with error; make it so for the log */
-    wc->opcode = IBV_WC_RECV;
-    uct_wimm_ep_failed(ep, uct_wimm_wc_to_ucs_status(wc->status), wc);
+    uct_wimm_ep_failed(ep, uct_wimm_wc_to_ucs_status(wc->status), wc,
+                       UCT_IB_DIR_RX);
     uct_rc_iface_arbiter_dispatch(&iface->super.super);
 }
 
