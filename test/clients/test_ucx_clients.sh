@@ -5,8 +5,8 @@
 # See file LICENSE for terms.
 #
 # UCX's own programs, as the distribution has them, over wimm between two processes: ucx_perftest at the UCT and the UCP
-# level, and io_demo, which connects by a listener and checks its data. Needs a Soft-RoCE device; where there is a second
-# one, rxe1, the two talk across the wire: contrib/vm/wimm-vm --net pair -- test_ucx_clients.sh
+# level, and io_demo, which connects by a listener and checks its data. Needs an RDMA device with an active port and an
+# IP address; with the two of the VM they talk across the wire: contrib/vm/wimm-vm --net pair -- test_ucx_clients.sh
 
 set -u
 
@@ -20,7 +20,15 @@ build=${WIMM_BUILD_DIR:-}
 [ -x "$build/src/tools/wimm-run" ] || { echo "Bail out! no build tree: set WIMM_BUILD_DIR"; exit 1; }
 run=$(cd "$build" && pwd -P)/src/tools/wimm-run
 
-[ -e /sys/class/infiniband/rxe0 ] || tap_skip_all "there is no Soft-RoCE device rxe0"
+# The first device with an active port, and the IP address of its network device
+for state in /sys/class/infiniband/*/ports/1/state; do
+    grep -q ACTIVE "$state" 2>/dev/null && break
+    state=''
+done
+[ -n "$state" ] || tap_skip_all "there is no RDMA device with an active port 1"
+client_dev=$(basename "${state%/ports/1/state}")
+read -r client_netdev < "${state%/state}/gid_attrs/ndevs/0" || client_netdev=lo
+client_ip=$(ip -4 -o addr show dev "$client_netdev" | sed -n 's/.* inet \([0-9.]*\).*/\1/p' | head -n 1)
 for program in ucx_perftest io_demo; do
     command -v $program >/dev/null || tap_skip_all "$program is not installed"
 done
@@ -36,10 +44,9 @@ trap 'kill $server_pid $client_pid 2>/dev/null; rm -rf "$tmp"' EXIT
 # Longest time for one pair of processes: they need about 20 s in a VM without KVM, more on a busy machine
 limit=150
 
-server_dev=rxe0 server_ip=10.0.0.1 client_source=() netdev=''
-if [ -e /sys/class/infiniband/rxe1 ]; then
-    server_dev=rxe1 server_ip=10.0.0.2 client_source=(-I 10.0.0.1)
-    read -r netdev < /sys/class/infiniband/rxe0/parent
+server_dev=$client_dev server_ip=$client_ip client_source=() netdev=''
+if [ "${WIMM_VM-}" = pair ]; then
+    server_dev=rxe1 server_ip=10.0.0.2 client_source=(-I "$client_ip") netdev=$client_netdev
 fi
 
 # ---------------------------------------------------------------- pairs of processes
@@ -56,6 +63,8 @@ listens() { # PORT
 port=13337
 statuses=''
 
+client_cpu=$(($(nproc) > 1))
+
 # TAG BATCH SERVER-WORDS -- CLIENT-WORDS: runs a batch of ucx_perftest tests. The output is in $tmp/TAG.server and .client,
 # the exit statuses in $statuses.
 perftest() {
@@ -70,10 +79,11 @@ perftest() {
     client=("$@")
     port=$((port + 1))
 
-    timeout $limit env "${server[@]}" -p $port -b "$batch" > "$tmp/$tag.server" 2>&1 &
+    # Bound to a CPU each: it warns otherwise
+    timeout $limit env "${server[@]}" -c 0 -p $port -b "$batch" > "$tmp/$tag.server" 2>&1 &
     server_pid=$!
     tap_until $limit listens $port || tap_comment "$tag: the server does not listen"
-    timeout $limit env "${client[@]}" 127.0.0.1 -p $port -b "$batch" > "$tmp/$tag.client" 2>&1 &
+    timeout $limit env "${client[@]}" 127.0.0.1 -c $client_cpu -p $port -b "$batch" > "$tmp/$tag.client" 2>&1 &
     client_pid=$!
     wait $client_pid
     status=$?
@@ -147,8 +157,8 @@ fadd                -t fadd     -s 8
 cswap               -t cswap    -s 8
 LINES
 # Both sides are on one device: the server takes the client's options, and with them the name of its device
-perftest uct "$tmp/uct" "$preload" ucx_perftest -d rxe0:1 -x wimm -n 30 -w 3 -- \
-    "$preload" ucx_perftest -d rxe0:1 -x wimm -n 30 -w 3
+perftest uct "$tmp/uct" "$preload" ucx_perftest -d "$client_dev:1" -x wimm -n 30 -w 3 -- \
+    "$preload" ucx_perftest -d "$client_dev:1" -x wimm -n 30 -w 3
 report uct "$tmp/uct"
 
 # ---------------------------------------------------------------- UCP
@@ -174,8 +184,8 @@ swap                -t ucp_swap      -s 8
 cswap               -t ucp_cswap     -s 8
 LINES
 [ -z "$netdev" ] || before=$(packets)
-perftest ucp "$tmp/ucp" UCX_NET_DEVICES=$server_dev:1 "$run" ucx_perftest -n 20 -w 2 -- \
-    UCX_NET_DEVICES=rxe0:1 "$run" ucx_perftest -n 20 -w 2
+perftest ucp "$tmp/ucp" UCX_NET_DEVICES="$server_dev:1" "$run" ucx_perftest -n 20 -w 2 -- \
+    UCX_NET_DEVICES="$client_dev:1" "$run" ucx_perftest -n 20 -w 2
 report ucp "$tmp/ucp"
 only_wimm ucp
 [ -z "$netdev" ] || crossed ucp 1000 $(($(packets) - before))
@@ -217,8 +227,8 @@ io_demo io_demo_am UCX_CM_USE_ALL_DEVICES=n -A
 # ---------------------------------------------------------------- a control: without the module
 
 grep -E '^(put_lat_short|am_lat_bcopy) ' "$tmp/uct" > "$tmp/control"
-perftest control "$tmp/control" ucx_perftest -d rxe0:1 -x rc_verbs -n 30 -w 3 -- \
-    ucx_perftest -d rxe0:1 -x rc_verbs -n 30 -w 3
+perftest control "$tmp/control" ucx_perftest -d "$client_dev:1" -x rc_verbs -n 30 -w 3 -- \
+    ucx_perftest -d "$client_dev:1" -x rc_verbs -n 30 -w 3
 report control "$tmp/control"
 tap_run "control: the module is not there" test -z "$(grep -h 'transport wimm' "$tmp"/control.*)"
 

@@ -202,7 +202,8 @@ SCRIPT
     tap_is "current directory" "$(cat directory)" "$dir"
     tap_is "a write elsewhere succeeds in the guest" "$(cat root)" changed
     tap_run "and does not reach the host" test ! -e "$probe"
-    tap_is "/tmp is empty" "$(cat tmp-listing)" ""
+    # But for the way to the work tree, if that is below /tmp
+    tap_is "/tmp is empty" "$(cat tmp-listing)" "$(case $top in /tmp/*) top=${top#/tmp/}; echo "${top%%/*}" ;; esac)"
     tap_is "limits" "$(paste -sd ' ' limits)" "unlimited 65536"
     tap_is "one device, active" "$(grep -o 'rxe.* state ACTIVE' link)" "rxe0/1 state ACTIVE"
     if command -v ibv_devinfo >/dev/null; then
