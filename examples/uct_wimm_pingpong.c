@@ -30,6 +30,7 @@
 
 
 #define DEFAULT_PORT  18515
+#define MAX_ADDR      256
 #define MAX_SIZE      4096
 #define CONNECT_TRIES 100 /* 100 ms apart */
 
@@ -91,13 +92,27 @@ static void transfer(int fd, void *buffer, size_t length, int is_send)
     }
 }
 
-/* Give the other side our bytes, and replace them by its bytes */
-static void swap_bytes(int fd, void *buffer, size_t length)
+/* Give the other side our bytes, and replace them by its bytes. Both sides send as
+ * many: they run the same transport. */
+static void swap_bytes(int fd, void *buffer, uint32_t length)
 {
-    uint8_t mine[256];
+    uint8_t mine[MAX_ADDR];
+    uint32_t other = length;
+
+    if (length > sizeof(mine)) {
+        fprintf(stderr, "an address of %u bytes is too long\n", length);
+        exit(1);
+    }
 
     memcpy(mine, buffer, length);
+    transfer(fd, &length, sizeof(length), 1);
     transfer(fd, mine, length, 1);
+    transfer(fd, &other, sizeof(other), 0);
+    if (other != length) {
+        fprintf(stderr, "the other side is not this program, or not this"
+                        " version of it\n");
+        exit(1);
+    }
     transfer(fd, buffer, length, 0);
 }
 
@@ -123,7 +138,8 @@ static int tcp_open(const options_t *opts)
         listen_fd            = socket(AF_INET, SOCK_STREAM, 0);
         setsockopt(listen_fd, SOL_SOCKET, SO_REUSEADDR, &enable,
                    sizeof(enable));
-        if (bind(listen_fd, (struct sockaddr *)&addr, sizeof(addr)) ||
+        if ((listen_fd < 0) ||
+            bind(listen_fd, (struct sockaddr *)&addr, sizeof(addr)) ||
             listen(listen_fd, 1)) {
             perror("listen");
             exit(1);
@@ -132,6 +148,10 @@ static int tcp_open(const options_t *opts)
         fflush(stdout);
         fd = accept(listen_fd, NULL, NULL);
         close(listen_fd);
+        if (fd < 0) {
+            perror("accept");
+            exit(1);
+        }
         return fd;
     }
 
@@ -237,6 +257,7 @@ static void open_side(side_t *side, const options_t *opts)
     uct_component_h *components;
     uct_md_config_t *md_config;
     unsigned num_components, i, j;
+    ucs_status_t status;
 
     CHECK(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK,
                                    &side->async));
@@ -253,10 +274,13 @@ static void open_side(side_t *side, const options_t *opts)
         CHECK(uct_component_query(components[i], &component_attr));
         for (j = 0; j < component_attr.md_resource_count; ++j) {
             CHECK(uct_md_config_read(components[i], NULL, NULL, &md_config));
-            CHECK(uct_md_open(components[i],
-                              component_attr.md_resources[j].md_name, md_config,
-                              &side->md));
+            status = uct_md_open(components[i],
+                                 component_attr.md_resources[j].md_name,
+                                 md_config, &side->md);
             uct_config_release(md_config);
+            if (status != UCS_OK) {
+                continue; /* Not ours to complain about */
+            }
             if (open_iface(side, opts, side->md) == 0) {
                 side->component = components[i];
                 break;
@@ -306,7 +330,8 @@ static void connect_sides(side_t *side, int fd)
 {
     uct_ep_params_t ep_params = { .field_mask = UCT_EP_PARAM_FIELD_IFACE,
                                   .iface      = side->iface };
-    uint8_t dev_addr[256], iface_addr[256], ep_addr[256], rkey[256];
+    uint8_t dev_addr[MAX_ADDR], iface_addr[MAX_ADDR], ep_addr[MAX_ADDR];
+    uint8_t rkey[MAX_ADDR];
     uct_iface_attr_t *attr = &side->iface_attr;
     uint64_t addr          = (uintptr_t)side->mem.address;
 
@@ -358,10 +383,21 @@ static void put(side_t *side, uint32_t round, unsigned size)
     check(status, "uct_wimm_ep_put_imm_short");
 }
 
-static void wait_for(side_t *side, unsigned long rounds)
+static void wait_for(side_t *side, unsigned long rounds, int fd)
 {
+    unsigned long polls = 0;
+    char byte;
+
     while (side->arrived < rounds) {
         uct_worker_progress(side->worker);
+
+        /* A peer that is gone sends nothing more, and a side that has nothing
+         * outstanding does not notice */
+        if (((++polls % 100000) == 0) &&
+            (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)) {
+            fprintf(stderr, "the other side went away\n");
+            exit(1);
+        }
     }
 }
 
@@ -380,22 +416,27 @@ static int compare_double(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void run(side_t *side, const options_t *opts)
+static void run(side_t *side, const options_t *opts, int fd)
 {
     unsigned long total = opts->warmup + opts->iters;
     double *usec        = calloc(opts->iters, sizeof(*usec));
     double start;
     unsigned long i;
 
+    if (usec == NULL) {
+        perror("calloc");
+        exit(1);
+    }
+
     side->expected_size = opts->size;
     for (i = 0; i < total; ++i) {
         if (opts->host == NULL) {
-            wait_for(side, i + 1);
+            wait_for(side, i + 1, fd);
             put(side, i, opts->size);
         } else {
             start = now_usec();
             put(side, i, opts->size);
-            wait_for(side, i + 1);
+            wait_for(side, i + 1, fd);
             if (i >= opts->warmup) {
                 usec[i - opts->warmup] = (now_usec() - start) / 2;
             }
@@ -507,7 +548,7 @@ int main(int argc, char **argv)
     alloc_memory(&side);
     fd = tcp_open(&opts);
     connect_sides(&side, fd);
-    run(&side, &opts);
+    run(&side, &opts, fd);
     close_side(&side, fd);
     return side.bad != 0;
 }

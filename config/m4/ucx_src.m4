@@ -18,7 +18,10 @@ AC_DEFUN([WIMM_CHECK_UCX_SRC], [
 
     AC_MSG_CHECKING([for the source tree of UCX $UCX_VERSION])
     AS_CASE([$with_ucx_src],
-            [no|yes|guess],
+            [no],
+            [AC_MSG_RESULT([no])
+             AC_MSG_ERROR([wimm cannot be built --without-ucx-src: UCX installs none of its internal headers])],
+            [yes|guess],
             [UCX_SRC=`cd "$srcdir" && pwd`/.cache/ucx-src/ucx-$UCX_VERSION
              AS_IF([test -n "$WIMM_CACHE_DIR"],
                    [UCX_SRC=$WIMM_CACHE_DIR/ucx-src/ucx-$UCX_VERSION])
@@ -37,6 +40,7 @@ AC_DEFUN([WIMM_CHECK_UCX_SRC], [
     AC_MSG_RESULT([$UCX_SRC])
 
     AC_MSG_CHECKING([for its version])
+    UCX_SRC_VERSION=
     for part in major minor patch; do
         num=`sed -n "s/.*ucx_ver_$part@<:@^0-9@:>@*\(@<:@0-9@:>@@<:@0-9@:>@*\)).*/\1/p" "$UCX_SRC/configure.ac" | head -n 1`
         UCX_SRC_VERSION="${UCX_SRC_VERSION:+$UCX_SRC_VERSION.}$num"

@@ -155,6 +155,23 @@ TEST_F(test_event, arm_is_busy_while_notifications_can_be_delivered)
     arm(receiver(), UCT_EVENT_RECV);
 }
 
+TEST_F(test_event, arm_is_busy_while_queue_pairs_are_drained)
+{
+    WIMM_ONLY();
+    open_pair({ { "QP_DRAIN_TIMEOUT", "300ms" } });
+
+    /* There may be no event for it, and a program that slept on would keep the
+     * queue pair for good */
+    ASSERT_OK(uct_wimm_ep_put_imm_short(sender().ep(), NULL, 0, 0, 0, 1));
+    sender().destroy_ep(0);
+    ASSERT_EQ(1u, rc_state::num_dead_qps(sender()));
+    EXPECT_STATUS(UCS_ERR_BUSY,
+                  uct_iface_event_arm(sender().iface(), UCT_EVENT_RECV));
+    arm(sender(), UCT_EVENT_RECV | UCT_EVENT_SEND_COMP);
+    EXPECT_EQ(0u, rc_state::num_dead_qps(sender()));
+    check_tx_accounting(sender());
+}
+
 TEST_F(test_event, arm_is_busy_while_a_failure_is_not_reported)
 {
     WIMM_ONLY();

@@ -7,6 +7,8 @@
 #include "common/uct_test.h"
 #include "common/rc_state.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 
@@ -187,6 +189,7 @@ TEST_F(test_flush, cancel_ends_outstanding_operations)
     for (completion &comp : put) {
         EXPECT_EQ(1, comp.called);
     }
+    EXPECT_STATUS(UCS_ERR_CANCELED, put[2].status()); /* Too large to be done */
     EXPECT_TRUE(sender().errors.empty()); /* Asked for, so no error */
 
     /* The other endpoint goes on */
@@ -212,9 +215,15 @@ TEST_F(test_flush, cancel_twice)
                                &first.uct));
     ucs_status_t status = uct_ep_flush(sender().ep(), UCT_FLUSH_FLAG_CANCEL,
                                        &second.uct);
+    EXPECT_TRUE((status == UCS_INPROGRESS) || (status == UCS_OK))
+            << status_str(status);
     ASSERT_TRUE(wait_for([&]() {
         return first.done() && (second.done() || (status != UCS_INPROGRESS));
     }));
+    progress_rounds();
+    EXPECT_EQ(1, first.called);
+    EXPECT_EQ((status == UCS_INPROGRESS) ? 1 : 0, second.called);
+    EXPECT_TRUE(sender().errors.empty());
 }
 
 TEST_F(test_flush, fence_between_puts_and_get)
@@ -223,23 +232,88 @@ TEST_F(test_flush, fence_between_puts_and_get)
     mapped_buffer dst(128, receiver());
     mapped_buffer back(128, sender());
     const uct_iov_t iov = back.iov(128);
+    std::vector<bool> fences;
+
+    /* The data alone would be right most of the time: look at the requests */
+    verbs_fault view(sender(), [&](const struct ibv_qp *,
+                                   const struct ibv_send_wr *wr) {
+        if (wr->opcode == IBV_WR_RDMA_READ) {
+            fences.push_back(wr->send_flags & IBV_SEND_FENCE);
+        }
+        return 0;
+    });
 
     for (uint64_t i = 1; i <= 50; ++i) {
+        const bool fence = (i % 2) != 0;
         completion comp;
 
         ASSERT_OK(retry([&]() {
             return uct_ep_put_short(sender().ep(), &i, sizeof(i), dst.addr(),
                                     dst.rkey());
         }));
-        ASSERT_OK(uct_ep_fence(sender().ep(), 0));
+        if (fence) {
+            ASSERT_OK(uct_ep_fence(sender().ep(), 0));
+            EXPECT_TRUE(rc_state::fence_waits(sender()));
+        }
         ASSERT_STATUS(UCS_INPROGRESS, retry([&]() {
                           return uct_ep_get_zcopy(sender().ep(), &iov, 1,
                                                   dst.addr(), dst.rkey(),
                                                   &comp.uct);
                       }));
+        EXPECT_FALSE(rc_state::fence_waits(sender()));
+        ASSERT_EQ(i, fences.size());
+        EXPECT_EQ(fence, fences.back());
         ASSERT_TRUE(wait_for([&]() { return comp.done(); }));
         ASSERT_EQ(i, back.u64());
     }
+}
+
+TEST_F(test_flush, fence_of_the_interface_is_for_all_endpoints)
+{
+    open_pair();
+    entity::connect(sender(), 1, receiver(), 1);
+    mapped_buffer dst(128, receiver());
+    const uint64_t data = 1;
+
+    ASSERT_OK(uct_iface_fence(sender().iface(), 0));
+    for (unsigned i = 0; i < 2; ++i) {
+        EXPECT_TRUE(rc_state::fence_waits(sender(), i));
+        ASSERT_OK(uct_ep_put_short(sender().ep(i), &data, sizeof(data),
+                                   dst.addr(), dst.rkey()));
+        EXPECT_FALSE(rc_state::fence_waits(sender(), i));
+    }
+    flush(sender(), 0);
+    flush(sender(), 1);
+}
+
+TEST_F(test_flush, by_flow_control_message_without_flow_control)
+{
+    const config_list config = { { "FLUSH_MODE", "fc" },
+                                 { "RC_FC_ENABLE", "n" } };
+
+    if (resource::get().is_wimm()) {
+        open_pair(config);
+    } else {
+        GTEST_SKIP() << "rc_verbs asserts that this does not happen";
+    }
+
+    /* The request that flushes is a grant of credits, with nothing behind it */
+    receive();
+    for (uint64_t round = 0; round < 5; ++round) {
+        ASSERT_OK(uct_ep_am_short(sender().ep(), AM_ID, 2 * round, NULL, 0));
+        ASSERT_OK(uct_ep_am_short(sender().ep(), AM_ID, 2 * round + 1, NULL,
+                                  0));
+        EXPECT_GT(rc_state::ep(sender())->super.txqp.unsignaled, 0);
+        flush(sender());
+        progress_rounds();
+    }
+    ASSERT_TRUE(wait_for([&]() { return m_order.size() == 10; }));
+    for (uint64_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(i, m_order[i]);
+    }
+    EXPECT_TRUE(receiver().errors.empty());
+    EXPECT_TRUE(sender().errors.empty());
+    check_rx_accounting();
 }
 
 
@@ -384,4 +458,182 @@ TEST_F(test_pending, endpoints_share_the_completion_queue)
     }
     ASSERT_TRUE(wait_for(
             [&]() { return m_order.size() == (sent + num_eps * count); }));
+}
+
+/* The queue runs when credits of the completion queue come back, which all
+ * endpoints of an interface share: one that failed must not stop it */
+class test_pending_failure : public test_pending {
+  protected:
+    /* As a program does: what cannot be sent any more is done with. The count is
+     * that of the calls that had another outcome than "later". */
+    static ucs_status_t counting_cb(uct_pending_req_t *self)
+    {
+        const ucs_status_t status = pending_cb(self);
+
+        if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_INPROGRESS)) {
+            return status;
+        }
+        m_statuses.push_back(status);
+        return UCS_OK;
+    }
+
+    void SetUp() override
+    {
+        test_pending::SetUp();
+        WIMM_ONLY();
+        m_statuses.clear();
+
+        open({ { "RC_TX_CQ_LEN", "32" }, { "RC_FC_ENABLE", "n" } });
+        open({ { "RC_FC_ENABLE", "n" } });
+        for (unsigned i = 0; i < 3; ++i) {
+            entity::connect(sender(), i, receiver(), i);
+        }
+    }
+
+    static ucs_status_t notify(unsigned index, uint32_t imm)
+    {
+        return uct_wimm_ep_put_imm_short(m_sender->ep(index), NULL, 0, 0, 0,
+                                         imm);
+    }
+
+    /* Take all credits of the completion queue. @return How many. */
+    unsigned take_credits()
+    {
+        unsigned count = 0;
+
+        m_sender = &sender();
+        while (notify(0, count) == UCS_OK) {
+            ++count;
+        }
+        EXPECT_GT(rc_state::sq_available(sender(), 0), 0);
+        return count;
+    }
+
+    void queue(unsigned index, unsigned count)
+    {
+        for (unsigned i = 0; i < count; ++i) {
+            pending &req = new_pending(sender().ep(index), 1000 * index + i,
+                                       true);
+
+            req.uct.func = counting_cb;
+            ASSERT_OK(uct_ep_pending_add(sender().ep(index), &req.uct, 0));
+        }
+    }
+
+    /* What the receiver got on an endpoint */
+    static unsigned got(const imm_sink &sink, int index)
+    {
+        unsigned count = 0;
+
+        for (const imm_sink::notification &n : sink.got) {
+            count += (n.ep_index == index);
+        }
+        return count;
+    }
+
+    static std::vector<ucs_status_t> m_statuses;
+    static entity *m_sender;
+};
+
+std::vector<ucs_status_t> test_pending_failure::m_statuses;
+entity *test_pending_failure::m_sender;
+
+
+TEST_F(test_pending_failure, requests_of_a_failed_endpoint_wait_for_purge)
+{
+    imm_sink sink(receiver());
+    const uint64_t data = 1;
+    std::vector<uint64_t> purged;
+
+    /* This one fails, and its requests wait for the interface alone */
+    ASSERT_OK(uct_wimm_ep_put_imm_short(sender().ep(1), &data, sizeof(data),
+                                        0x1000, 0xdeadbeef, 1));
+    const unsigned sent = take_credits();
+    queue(1, 5);
+    queue(2, 5);
+    ASSERT_TRUE(wait_for([&]() { return !sender().errors.empty(); }));
+    ASSERT_TRUE(wait_for(
+            [&]() { return (got(sink, 0) == sent) && (got(sink, 2) == 5); }));
+    progress_rounds();
+    ASSERT_EQ(1u, sender().errors.size());
+    EXPECT_EQ(sender().ep(1), sender().errors[0].ep);
+    EXPECT_EQ(0u, got(sink, 1));
+
+    /* Those of endpoint 2, and none of the failed one */
+    ASSERT_EQ(5u, m_statuses.size());
+    for (ucs_status_t status : m_statuses) {
+        EXPECT_OK(status);
+    }
+
+    uct_ep_pending_purge(sender().ep(1), purge_cb, &purged);
+    ASSERT_EQ(5u, purged.size());
+    for (uint64_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(1000 + i, purged[i]);
+    }
+
+    ASSERT_OK(retry([&]() { return notify(2, 1); }));
+    ASSERT_TRUE(wait_for([&]() { return got(sink, 2) == 6; }));
+    sender().destroy_ep(1);
+    check_tx_accounting(sender());
+}
+
+TEST_F(test_pending_failure, purged_by_the_error_handler)
+{
+    imm_sink sink(receiver());
+    const uint64_t data = 1;
+    std::vector<uint64_t> purged;
+
+    sender().on_error = [&](uct_ep_h ep, ucs_status_t) {
+        uct_ep_pending_purge(ep, purge_cb, &purged);
+        sender().destroy_ep(1);
+        return UCS_OK;
+    };
+    ASSERT_OK(uct_wimm_ep_put_imm_short(sender().ep(1), &data, sizeof(data),
+                                        0x1000, 0xdeadbeef, 1));
+    take_credits();
+    queue(1, 5);
+    queue(2, 5);
+    ASSERT_TRUE(wait_for([&]() { return got(sink, 2) == 5; }));
+    ASSERT_TRUE(wait_for([&]() { return !sender().errors.empty(); }));
+    EXPECT_EQ(5u, purged.size());
+    EXPECT_EQ(5u, m_statuses.size());
+    check_tx_accounting(sender());
+}
+
+TEST_F(test_pending_failure, post_refused_within_a_pending_callback)
+{
+    imm_sink sink(receiver());
+    std::vector<uint64_t> purged;
+
+    const unsigned sent = take_credits();
+    queue(1, 5);
+    queue(2, 5);
+
+    expect_error("ibv_post_send() on qp");
+    expect_error("endpoint failed: Input/output error");
+    {
+        const struct ibv_qp *bad_qp = rc_state::qp(sender(), 1);
+        verbs_fault fault(sender(), verbs_fault::POST_SEND,
+                          [&](const void *obj) {
+                              return (obj == bad_qp) ? ENOMEM : 0;
+                          });
+
+        ASSERT_TRUE(wait_for([&]() { return !sender().errors.empty(); }));
+    }
+    ASSERT_TRUE(wait_for(
+            [&]() { return (got(sink, 0) == sent) && (got(sink, 2) == 5); }));
+    progress_rounds();
+    ASSERT_EQ(1u, sender().errors.size());
+    EXPECT_EQ(sender().ep(1), sender().errors[0].ep);
+    EXPECT_STATUS(UCS_ERR_IO_ERROR, sender().errors[0].status);
+    EXPECT_EQ(0u, got(sink, 1));
+
+    /* One was refused, the others were told so or are still there */
+    EXPECT_EQ(1, std::count(m_statuses.begin(), m_statuses.end(),
+                            UCS_ERR_IO_ERROR));
+    uct_ep_pending_purge(sender().ep(1), purge_cb, &purged);
+    EXPECT_EQ(10u, m_statuses.size() + purged.size());
+    EXPECT_LE(purged.size(), 4u);
+    sender().destroy_ep(1);
+    check_tx_accounting(sender());
 }

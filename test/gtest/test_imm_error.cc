@@ -274,7 +274,7 @@ TEST_F(test_imm_error, flush_cancel_after_device_refused_post)
 
 TEST_F(test_imm_error, without_error_handler_nothing_aborts)
 {
-    open_pair(config_list(), false);
+    open_pair(config_list(), no_error_handler());
     const uint64_t data = 1;
 
     expect_error("send completion with error: remote access error");
@@ -342,7 +342,7 @@ TEST_F(test_imm_error, device_refuses_receives_for_a_while)
     imm_sink sink(receiver());
     uint32_t sent = 0;
 
-    expect_error("ibv_post_srq_recv() returned");
+    expect_error("ibv_post_srq_recv() on");
     {
         verbs_fault fault(receiver(), verbs_fault::POST_SRQ_RECV,
                           [](const void *) { return ENOMEM; });

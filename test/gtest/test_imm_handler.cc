@@ -6,6 +6,12 @@
 
 #include "common/imm_test.h"
 
+extern "C" {
+#include <uct/ib/wimm/wimm_iface.h>
+}
+
+#include <algorithm>
+
 
 /* The receiving side: handler set, unset, and what it may do */
 class test_imm_handler : public imm_test {
@@ -450,4 +456,154 @@ TEST_F(test_imm_handler, slow_handler_does_not_hold_receives)
     send(500);
     ASSERT_TRUE(wait_for([&]() { return sink.count() == 500; }));
     EXPECT_LT(in_handler_max, rc_state::rx_batch(receiver()));
+}
+
+TEST_F(test_imm_handler, removed_after_each_one_the_queue_bounds_what_waits)
+{
+    const unsigned count = 2000, queue_len = 64;
+
+    /* A peer that sends as fast as it can to a handler that takes one at a time:
+     * what the others hold is missing in the receive queue, and the peer waits */
+    open_pair({ { "IB_RX_QUEUE_LEN", std::to_string(queue_len) },
+                { "IB_TX_QUEUE_LEN", "256" } });
+    imm_sink sink(receiver(), false);
+    uint32_t sent  = 0;
+    int max_excess = 0;
+
+    sink.on_imm = [&](const imm_sink::notification &) { sink.pause(); };
+    ASSERT_TRUE(wait_for([&]() {
+        while ((sent < count) && (notify(sender(), 0, sent) == UCS_OK)) {
+            ++sent;
+        }
+        sink.start();
+        max_excess = std::max(max_excess, rx_excess(receiver()));
+        return sink.count() == count;
+    }));
+    check_order(sink);
+
+    /* Those of one poll at most were on their way when the handler went */
+    EXPECT_LT(max_excess, static_cast<int>(rc_state::rx_max_poll(receiver())));
+    EXPECT_TRUE(sender().errors.empty());
+    sink.pause();
+    flush(sender());
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, active_message_does_not_overtake_what_waits)
+{
+    open_pair();
+    imm_sink sink(receiver(), false);
+    std::vector<uint64_t> order;
+
+    receiver().set_am_handler(4, [&](void *data, size_t, unsigned) {
+        order.push_back(*static_cast<uint64_t *>(data));
+        return UCS_OK;
+    });
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        order.push_back(n.imm);
+    };
+
+    for (uint64_t round = 0; round < 20; ++round) {
+        const uint64_t first = 6 * round;
+
+        /* These wait; what follows is in the completion queue, and not seen
+         * yet, when the handler is set */
+        send(3, first);
+        flush(sender());
+        progress_rounds(50);
+        ASSERT_EQ(first, order.size());
+        ASSERT_OK(uct_ep_am_short(sender().ep(), 4, first + 3, NULL, 0));
+        ASSERT_OK(notify(sender(), 0, first + 4));
+        ASSERT_OK(uct_ep_am_short(sender().ep(), 4, first + 5, NULL, 0));
+
+        completion comp;
+        ucs_status_t status = uct_ep_flush(sender().ep(), 0, &comp.uct);
+        ASSERT_STATUS(UCS_INPROGRESS, status);
+        for (unsigned i = 0; (i < 10000000) && !comp.done(); ++i) {
+            sender().progress();
+        }
+        ASSERT_TRUE(comp.done());
+
+        sink.start();
+        ASSERT_TRUE(wait_for([&]() { return order.size() == (first + 6); }));
+        sink.pause();
+    }
+    for (uint64_t i = 0; i < order.size(); ++i) {
+        ASSERT_EQ(i, order[i]);
+    }
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, active_messages_get_through_while_one_at_a_time_waits)
+{
+    const unsigned count = 300;
+
+    open_pair({ { "IB_RX_QUEUE_LEN", "64" } });
+    entity::connect(sender(), 1, receiver(), 1);
+    imm_sink sink(receiver(), false);
+    uint32_t sent = 0, ams = 0;
+    unsigned got  = 0;
+
+    receiver().set_am_handler(4, [&](void *, size_t, unsigned) {
+        ++got;
+        return UCS_OK;
+    });
+    sink.on_imm = [&](const imm_sink::notification &) { sink.pause(); };
+    ASSERT_TRUE(wait_for([&]() {
+        while ((sent < count) && (notify(sender(), 0, sent) == UCS_OK)) {
+            ++sent;
+        }
+        if ((ams < count) && (uct_ep_am_short(sender().ep(1), 4, ams, NULL,
+                                              0) == UCS_OK)) {
+            ++ams;
+        }
+        sink.start();
+        return (sink.count() == count) && (got == count);
+    }));
+    check_order(sink);
+    check_rx_accounting();
+}
+
+TEST_F(test_imm_handler, waiting_ones_with_aligned_active_messages)
+{
+    entity::open_params params;
+
+    /* The payload begins at the alignment, so UCX's header in front of it, where
+     * the receive begins, is at an odd address */
+    params.am_alignment = 64;
+    open_pair(config_list(), params);
+    mapped_buffer dst(64, receiver());
+    imm_sink sink(receiver(), false);
+    const uint64_t data = 5;
+    unsigned got        = 0;
+
+    receiver().set_am_handler(4, [&](void *payload, size_t, unsigned) {
+        EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(payload) % 64);
+        ++got;
+        return UCS_OK;
+    });
+    for (uint32_t i = 0; i < 40; ++i) {
+        ASSERT_OK(put_imm(sender(), 0, &data, i % 9, dst, 0, i));
+    }
+    ASSERT_OK(uct_ep_am_short(sender().ep(), 4, 0, NULL, 0));
+    flush(sender());
+    progress_rounds();
+    EXPECT_EQ(1u, got);
+
+    const auto *iface = reinterpret_cast<uct_wimm_iface_t *>(
+            receiver().iface());
+    EXPECT_EQ(40u, ucs_queue_length(&iface->imm.waiting));
+    for (const ucs_queue_elem_t *elem = iface->imm.waiting.head;
+         elem != nullptr; elem = elem->next) {
+        EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(elem) %
+                              alignof(uct_wimm_imm_elem_t));
+    }
+
+    sink.start();
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 40; }));
+    check_order(sink);
+    for (uint32_t i = 0; i < 40; ++i) {
+        EXPECT_EQ(i % 9, sink.got[i].length);
+    }
+    check_rx_accounting();
 }

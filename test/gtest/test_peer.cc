@@ -180,7 +180,7 @@ TEST_F(test_peer, failed_endpoint_takes_operations_and_fails_them)
 TEST_F(test_peer, failure_without_error_handler_does_not_abort)
 {
     WIMM_ONLY();
-    open(quick(), false);
+    open(quick(), no_error_handler());
     open();
     entity::connect(sender(), 0, receiver(), 0);
 

@@ -115,13 +115,13 @@ const resource &resource::get()
 }
 
 
-entity::entity(const config_list &config, bool handle_errors)
+entity::entity(const config_list &config, const open_params &params)
     : m_async(nullptr), m_worker(nullptr), m_md(nullptr), m_iface(nullptr)
 {
-    const resource &res = resource::get();
+    const resource &res              = resource::get();
+    const uct_iface_params_t tl_open = iface_params(params);
     uct_iface_config_t *iface_config;
     uct_md_config_t *md_config;
-    uct_iface_params_t params;
 
     EXPECT_OK(
             ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &m_async));
@@ -132,7 +132,7 @@ entity::entity(const config_list &config, bool handle_errors)
             uct_md_open(res.component, res.md_name.c_str(), md_config, &m_md));
     uct_config_release(md_config);
 
-    EXPECT_OK(uct_md_iface_config_read(m_md, res.tl_name.c_str(), NULL, NULL,
+    EXPECT_OK(uct_md_iface_config_read(m_md, params.tl_name.c_str(), NULL, NULL,
                                        &iface_config));
     for (const auto &key : config) {
         EXPECT_OK(uct_config_modify(iface_config, key.first.c_str(),
@@ -140,24 +140,7 @@ entity::entity(const config_list &config, bool handle_errors)
                 << key.first << "=" << key.second;
     }
 
-    memset(&params, 0, sizeof(params));
-    params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
-                        UCT_IFACE_PARAM_FIELD_DEVICE |
-                        UCT_IFACE_PARAM_FIELD_RX_HEADROOM;
-    params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
-    params.mode.device.tl_name  = res.tl_name.c_str();
-    params.mode.device.dev_name = res.dev_name.c_str();
-    params.rx_headroom          = 0;
-    if (handle_errors) {
-        params.field_mask |= UCT_IFACE_PARAM_FIELD_ERR_HANDLER |
-                             UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG |
-                             UCT_IFACE_PARAM_FIELD_ERR_HANDLER_FLAGS;
-        params.err_handler       = error_cb;
-        params.err_handler_arg   = this;
-        params.err_handler_flags = 0;
-    }
-
-    ucs_status_t status = uct_iface_open(m_md, m_worker, &params, iface_config,
+    ucs_status_t status = uct_iface_open(m_md, m_worker, &tl_open, iface_config,
                                          &m_iface);
     uct_config_release(iface_config);
     if (status != UCS_OK) {
@@ -168,6 +151,35 @@ entity::entity(const config_list &config, bool handle_errors)
 
     EXPECT_OK(uct_iface_query(m_iface, &m_attr));
     uct_iface_progress_enable(m_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+}
+
+uct_iface_params_t entity::iface_params(const open_params &params)
+{
+    uct_iface_params_t result;
+
+    memset(&result, 0, sizeof(result));
+    result.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
+                        UCT_IFACE_PARAM_FIELD_DEVICE |
+                        UCT_IFACE_PARAM_FIELD_RX_HEADROOM;
+    result.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
+    result.mode.device.tl_name  = params.tl_name.c_str();
+    result.mode.device.dev_name = resource::get().dev_name.c_str();
+    result.rx_headroom          = 0;
+    if (params.handle_errors) {
+        result.field_mask |= UCT_IFACE_PARAM_FIELD_ERR_HANDLER |
+                             UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG |
+                             UCT_IFACE_PARAM_FIELD_ERR_HANDLER_FLAGS;
+        result.err_handler       = error_cb;
+        result.err_handler_arg   = this;
+        result.err_handler_flags = 0;
+    }
+    if (params.am_alignment != 0) {
+        result.field_mask |= UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT |
+                             UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET;
+        result.am_alignment    = params.am_alignment;
+        result.am_align_offset = 0;
+    }
+    return result;
 }
 
 entity::~entity()

@@ -60,8 +60,14 @@ class entity {
     typedef std::function<ucs_status_t(uct_ep_h, ucs_status_t)> err_func_t;
     typedef std::function<ucs_status_t(void *, size_t, unsigned)> am_func_t;
 
-    explicit entity(const config_list &config = config_list(),
-                    bool handle_errors        = true);
+    /* How the interface is opened, besides its configuration */
+    struct open_params {
+        bool handle_errors  = true;
+        size_t am_alignment = 0; /* 0 for UCX's own */
+        std::string tl_name = resource::get().tl_name;
+    };
+
+    entity(const config_list &config, const open_params &params);
     ~entity();
 
     entity(const entity &)            = delete;
@@ -114,6 +120,8 @@ class entity {
     static ucs_status_t am_cb(void *arg, void *data, size_t length,
                               unsigned flags);
     void cleanup();
+
+    uct_iface_params_t iface_params(const open_params &params);
 
     ucs_async_context_t *m_async;
     uct_worker_h m_worker;

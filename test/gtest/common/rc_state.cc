@@ -6,6 +6,9 @@
 
 #include "rc_state.h"
 
+#include <dlfcn.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -59,6 +62,16 @@ int rc_state::cq_available(const entity &e)
 unsigned rc_state::num_dead_qps(const entity &e)
 {
     return ucs_list_length(&iface(e)->qp_gc_list);
+}
+
+unsigned rc_state::rx_max_poll(const entity &e)
+{
+    return iface(e)->super.config.rx_max_poll;
+}
+
+bool rc_state::fence_waits(const entity &e, unsigned index)
+{
+    return ep(e, index)->fi.fence_beat != iface(e)->tx.fi.fence_beat;
 }
 
 int rc_state::sq_available(const entity &e, unsigned index)
@@ -118,16 +131,33 @@ verbs_fault *verbs_fault::m_current = nullptr;
 verbs_fault::verbs_fault(const entity &e, verb_t verb, func_t func)
     : m_func(std::move(func))
 {
+    replace(e, verb);
+}
+
+verbs_fault::verbs_fault(const entity &e, send_func_t func)
+    : m_send_func(std::move(func))
+{
+    replace(e, POST_SEND);
+}
+
+void verbs_fault::replace(const entity &e, verb_t verb)
+{
     struct ibv_context *ctx =
             rc_state::iface(e)->super.cq[UCT_IB_DIR_TX]->context;
 
     m_ops     = &ctx->ops;
     m_saved   = *m_ops;
     m_current = this;
-    if (verb == POST_SEND) {
+    switch (verb) {
+    case POST_SEND:
         m_ops->post_send = post_send;
-    } else {
+        break;
+    case POST_SRQ_RECV:
         m_ops->post_srq_recv = post_srq_recv;
+        break;
+    case POLL_CQ:
+        m_ops->poll_cq = poll_cq;
+        break;
     }
 }
 
@@ -140,7 +170,8 @@ verbs_fault::~verbs_fault()
 int verbs_fault::post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                            struct ibv_send_wr **bad_wr)
 {
-    int ret = m_current->m_func(qp);
+    int ret = m_current->m_send_func ? m_current->m_send_func(qp, wr) :
+                                       m_current->m_func(qp);
 
     if (ret != 0) {
         *bad_wr = wr;
@@ -160,3 +191,62 @@ int verbs_fault::post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
     }
     return m_current->m_saved.post_srq_recv(srq, wr, bad_wr);
 }
+
+int verbs_fault::poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
+{
+    int ret = m_current->m_func(cq);
+
+    return (ret != 0) ? ret : m_current->m_saved.poll_cq(cq, max, wc);
+}
+
+
+qp_fault *qp_fault::m_current = nullptr;
+
+
+qp_fault::qp_fault(verb_t verb, func_t func)
+    : m_verb(verb), m_func(std::move(func))
+{
+    m_current = this;
+}
+
+qp_fault::~qp_fault()
+{
+    m_current = nullptr;
+}
+
+bool qp_fault::fails(verb_t verb)
+{
+    return (m_current != nullptr) && (m_current->m_verb == verb) &&
+           m_current->m_func();
+}
+
+
+/* What UCX calls instead of the library's, since the program comes first. These
+ * verbs are in no table that a program can change. */
+extern "C" {
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    static const auto real = reinterpret_cast<decltype(&ibv_create_qp)>(
+            dlsym(RTLD_NEXT, "ibv_create_qp"));
+
+    if (qp_fault::fails(qp_fault::CREATE_QP)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return real(pd, attr);
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    static const auto real = reinterpret_cast<decltype(&ibv_modify_qp)>(
+            dlsym(RTLD_NEXT, "ibv_modify_qp"));
+
+    if (qp_fault::fails(qp_fault::MODIFY_QP)) {
+        errno = ENOMEM;
+        return ENOMEM;
+    }
+    return real(qp, attr, mask);
+}
+
+} // extern "C"

@@ -34,6 +34,12 @@ unsigned rx_batch(const entity &e);
 int cq_available(const entity &e);
 unsigned num_dead_qps(const entity &e);
 
+/* Most completions of receives that are taken in one poll */
+unsigned rx_max_poll(const entity &e);
+
+/* Whether a fence was asked for that no operation of the endpoint took yet */
+bool fence_waits(const entity &e, unsigned index = 0);
+
 /* Free requests of the send queue, and how many there are */
 int sq_available(const entity &e, unsigned index = 0);
 int sq_length(const entity &e);
@@ -50,34 +56,77 @@ int raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr);
 
 /*
  * Replaces a verb of the device context of a side as long as it lives. The
- * function tells what the verb returns: 0 to call the real one.
+ * function tells what the verb returns: 0 to call the real one. One at a time.
  */
 class verbs_fault {
   public:
     typedef std::function<int(const void *)> func_t;
+    typedef std::function<int(const struct ibv_qp *,
+                              const struct ibv_send_wr *)>
+            send_func_t;
 
     enum verb_t {
         POST_SEND,
-        POST_SRQ_RECV
+        POST_SRQ_RECV,
+        POLL_CQ
     };
 
-    /* The function gets the queue pair or the shared receive queue */
+    /* The function gets the queue pair, the shared receive queue, or the
+     * completion queue */
     verbs_fault(const entity &e, verb_t verb, func_t func);
+
+    /* POST_SEND, and the function also sees the first request */
+    verbs_fault(const entity &e, send_func_t func);
     ~verbs_fault();
 
     verbs_fault(const verbs_fault &)            = delete;
     verbs_fault &operator=(const verbs_fault &) = delete;
 
   private:
+    void replace(const entity &e, verb_t verb);
+
     static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                          struct ibv_send_wr **bad_wr);
     static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                              struct ibv_recv_wr **bad_wr);
+    static int poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc);
 
     static verbs_fault *m_current;
 
     struct ibv_context_ops *m_ops;
     struct ibv_context_ops m_saved;
+    func_t m_func;
+    send_func_t m_send_func;
+};
+
+
+/*
+ * Makes calls that create or modify a queue pair fail as long as it lives, in
+ * the whole process. The function is called before each of them and tells
+ * whether it fails.
+ */
+class qp_fault {
+  public:
+    enum verb_t {
+        CREATE_QP,
+        MODIFY_QP
+    };
+
+    typedef std::function<bool()> func_t;
+
+    qp_fault(verb_t verb, func_t func);
+    ~qp_fault();
+
+    qp_fault(const qp_fault &)            = delete;
+    qp_fault &operator=(const qp_fault &) = delete;
+
+    /* Whether a call is to fail now */
+    static bool fails(verb_t verb);
+
+  private:
+    static qp_fault *m_current;
+
+    verb_t m_verb;
     func_t m_func;
 };
 

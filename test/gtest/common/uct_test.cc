@@ -76,12 +76,13 @@ void uct_test::TearDown()
     test_base::TearDown();
 }
 
-entity &uct_test::open(const config_list &config, bool handle_errors)
+entity &uct_test::open(const config_list &config,
+                       const entity::open_params &params)
 {
     config_list all = { { "IB_RX_QUEUE_LEN", "256" } };
 
     all.insert(all.end(), config.begin(), config.end());
-    m_entities.emplace_back(new entity(all, handle_errors));
+    m_entities.emplace_back(new entity(all, params));
 
     entity &e      = *m_entities.back();
     m_rx_total[&e] = rc_state::rx_in_use(e) + rc_state::rx_available(e);
@@ -99,10 +100,11 @@ void uct_test::close(entity &e)
                                   }));
 }
 
-void uct_test::open_pair(const config_list &config, bool handle_errors)
+void uct_test::open_pair(const config_list &config,
+                         const entity::open_params &params)
 {
-    open(config, handle_errors);
-    open(config, handle_errors);
+    open(config, params);
+    open(config, params);
     entity::connect(sender(), 0, receiver(), 0);
 }
 
@@ -171,6 +173,13 @@ void uct_test::flush(entity &e, unsigned index)
         status = comp.status();
     }
     ASSERT_OK(status);
+}
+
+int uct_test::rx_excess(const entity &e) const
+{
+    return static_cast<int>(rc_state::rx_in_use(e) +
+                            rc_state::rx_available(e)) -
+           static_cast<int>(m_rx_total.at(&e));
 }
 
 void uct_test::check_rx_accounting()

@@ -71,13 +71,14 @@ class uct_test : public test_base {
 
     /* Open a side. Its interface has short queues, unless @a config says other:
      * that is quick to open, and shows the edges. */
-    entity &open(const config_list &config = config_list(),
-                 bool handle_errors        = true);
+    entity &open(const config_list &config         = config_list(),
+                 const entity::open_params &params = entity::open_params());
     void close(entity &e);
 
     /* Open two sides with connected endpoints 0 */
-    void open_pair(const config_list &config = config_list(),
-                   bool handle_errors        = true);
+    void
+    open_pair(const config_list &config         = config_list(),
+              const entity::open_params &params = entity::open_params());
 
     entity &sender() const
     {
@@ -87,6 +88,15 @@ class uct_test : public test_base {
     entity &receiver() const
     {
         return *m_entities.at(1);
+    }
+
+    /* Without an error handler */
+    static entity::open_params no_error_handler()
+    {
+        entity::open_params params;
+
+        params.handle_errors = false;
+        return params;
     }
 
     unsigned progress();
@@ -104,6 +114,9 @@ class uct_test : public test_base {
     ucs_status_t retry(const std::function<ucs_status_t()> &op);
 
     void flush(entity &e, unsigned index = 0);
+
+    /* Receive descriptors that are in use beyond the receive queue's length */
+    int rx_excess(const entity &e) const;
 
     /* All receives that arrived are posted again, none is lost */
     void check_rx_accounting();

@@ -20,6 +20,8 @@
  * (put, get, active messages, atomics, flush, fence, pending queue) work on it.
  * What this file adds is one operation, and the handler for its arrival.
  *
+ * @defgroup UCT_WIMM Notified puts (wimm)
+ *
  * Threads: the functions follow the rule of UCT. An interface and the endpoints
  * on it belong to one worker, and are used by one thread at a time.
  *
@@ -39,14 +41,19 @@ BEGIN_C_DECLS
  *
  * Called from @ref uct_iface_progress or @ref uct_worker_progress, never from
  * another call and never from another thread. It may post operations, flush and
- * destroy endpoints, also @a ep itself.
+ * destroy endpoints, also @a ep itself, and set or remove the handler.
  *
  * Order and visibility: all bytes of the put, and of every put that the peer
  * posted earlier on the same endpoint, can be read when the handler is called
  * (IBTA: the completion of the receive request is raised after the data of the
  * write was placed; one queue pair keeps the order of writes). Notifications of
  * one endpoint arrive in the order in which they were posted, each exactly
- * once. Nothing is promised about the order between endpoints.
+ * once, and in order with the active messages of that endpoint. Nothing is
+ * promised about the order between endpoints.
+ *
+ * When the connection fails, notifications that had arrived before are still
+ * delivered, also after the interface's error handler was called. What was on
+ * its way is lost with the connection.
  *
  * @param [in] arg     Argument given to @ref uct_wimm_iface_set_imm_handler.
  * @param [in] ep      Local endpoint that is connected to the sender's.
@@ -56,7 +63,8 @@ BEGIN_C_DECLS
  * @return UCS_OK          The notification is consumed.
  * @return UCS_INPROGRESS  The notification was taken, and is consumed later.
  *                         This version bounds what is outstanding by the receive
- *                         queue alone, and treats both values alike.
+ *                         queue alone, and treats both values alike. Other values are treated
+ *                         as UCS_OK.
  */
 typedef ucs_status_t (*uct_wimm_imm_handler_t)(void *arg, uct_ep_h ep,
                                                uint32_t imm, size_t length);
@@ -68,10 +76,15 @@ typedef ucs_status_t (*uct_wimm_imm_handler_t)(void *arg, uct_ep_h ep,
  *
  * While there is no handler, notifications wait in the order of their arrival.
  * Each of them holds one receive request, so their number is bounded by the
- * length of the receive queue (UCX_WIMM_RX_QUEUE_LEN); beyond it the peer's
- * queue pair waits (RNR), and nothing is lost. Progress delivers what waits once
- * a handler is set. Notifications for an endpoint that was destroyed are
- * dropped.
+ * length of the receive queue (UCX_WIMM_RX_QUEUE_LEN). All endpoints of the
+ * interface share that queue, also for active messages: when waiting
+ * notifications hold all of it, the peers' queue pairs wait (RNR) until a handler
+ * is set. With UCX_WIMM_RNR_RETRY_COUNT at its default of 7 they wait for as long
+ * as that takes and nothing is lost; with a smaller value the connection fails.
+ *
+ * Progress delivers what waits once a handler is set, before it takes what has
+ * arrived since. Destroying an endpoint drops what waits for it, and what arrives
+ * for it later.
  *
  * @param [in] iface  Interface of the transport "wimm".
  * @param [in] cb     The handler, or NULL to remove it.
@@ -110,7 +123,11 @@ UCT_WIMM_API ucs_status_t uct_wimm_iface_set_imm_handler(
  * @param [in] imm          Any 32 bits, in host order.
  *
  * @return UCS_OK                 Posted.
- * @return UCS_ERR_NO_RESOURCE    Cannot be posted now; @ref uct_ep_pending_add.
+ * @return UCS_ERR_NO_RESOURCE    Cannot be posted now; @ref uct_ep_pending_add. A
+ *                                pending callback has to turn any other error
+ *                                of this function into UCS_OK, after it took
+ *                                note of it: UCX asserts that a callback which
+ *                                fails does so for want of resources.
  * @return UCS_ERR_INVALID_PARAM  @a ep is of another transport, or @a length is
  *                                too large.
  * @return UCS_ERR_NOT_CONNECTED  The endpoint is not connected.
@@ -121,6 +138,7 @@ UCT_WIMM_API ucs_status_t uct_wimm_iface_set_imm_handler(
  *                                written. The endpoint has failed, progress
  *                                calls the interface's error handler for it.
  *
+ * @note With length 0, nothing is written, and a fence stays for the next put.
  * @note A write that fails at the peer (remote key, address range, access)
  *       fails the endpoint, and the peer gets no notification.
  */

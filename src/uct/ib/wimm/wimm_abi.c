@@ -26,13 +26,21 @@
   }
 
 
+/* Not a class, but extended by ours as one: its size is in the transport entry */
+static ucs_class_t uct_wimm_abi_config_class = {
+    .name = "uct_rc_verbs_iface_config_t"
+};
+
+
 static const uct_wimm_abi_class_t uct_wimm_abi_classes[] = {
     UCT_WIMM_ABI_CLASS(uct_base_iface_t),
     UCT_WIMM_ABI_CLASS(uct_ib_iface_t),
     UCT_WIMM_ABI_CLASS(uct_rc_iface_t),
     UCT_WIMM_ABI_CLASS(uct_rc_ep_t),
     UCT_WIMM_ABI_CLASS(uct_rc_verbs_iface_t),
-    UCT_WIMM_ABI_CLASS(uct_rc_verbs_ep_t)
+    UCT_WIMM_ABI_CLASS(uct_rc_verbs_ep_t),
+    { .built_size = sizeof(uct_rc_verbs_iface_config_t),
+      .loaded     = &uct_wimm_abi_config_class }
 };
 
 
@@ -51,6 +59,8 @@ static const char *uct_wimm_abi_file(void (*func)(void), char *buffer)
 void uct_wimm_abi_get(uct_wimm_abi_t *abi)
 {
     static char ucp_file[PATH_MAX], uct_file[PATH_MAX];
+
+    uct_wimm_abi_config_class.size = uct_rc_verbs_tl.config.size;
 
     abi->built_version  = WIMM_UCX_VERSION;
     abi->loaded_version = ucp_get_version_string();

@@ -14,6 +14,7 @@
 #include <uct/api/version.h>
 #include <uct/base/uct_iface.h>
 #include <uct/ib/base/ib_md.h>
+#include <uct/ib/base/ib_verbs.h>
 #include <uct/ib/rc/verbs/rc_verbs.h>
 
 #if UCT_API < UCT_VERSION(1, 13)
@@ -42,6 +43,17 @@ static inline ucs_status_t uct_wimm_rc_verbs_iface_init(
                                                                 init_count, md,
                                                                 worker, params,
                                                                 tl_config);
+}
+
+
+/* Move a queue pair to error while its endpoint lives. rc_verbs asserts in every
+ * post (uct_rc_verbs_ep_post_send()) that the last state that the library set is
+ * RTS; after an error that the device found, it still is. An endpoint that failed
+ * for a reason of ours has to look the same: what is posted is flushed. */
+static inline void uct_wimm_ib_qp_set_error(struct ibv_qp *qp)
+{
+    uct_ib_modify_qp(qp, IBV_QPS_ERR);
+    qp->state = IBV_QPS_RTS;
 }
 
 

@@ -16,6 +16,7 @@
 #include <ucs/debug/log.h>
 #include <ucs/debug/memtrack_int.h>
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <string.h>
 
 
@@ -100,9 +101,14 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
         return;
     }
 
+    /* The user's pending requests stay for uct_ep_pending_purge(), but are not
+     * called any more: they would get an error, which the base class asserts
+     * not to happen while there are resources */
     ep->super.super.flags |= UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED;
     ucs_arbiter_group_purge(&rc_iface->tx.arbiter, &ep->super.super.arb_group,
                             uct_rc_ep_arbiter_purge_internal_cb, NULL);
+    ucs_arbiter_group_desched(&rc_iface->tx.arbiter,
+                              &ep->super.super.arb_group);
     uct_rc_fc_restore_wnd(rc_iface, &ep->super.super.fc);
 
     /* Before the error handler, which may destroy the endpoint */
@@ -151,12 +157,7 @@ void uct_wimm_ep_fail_later(uct_wimm_ep_t *ep, ucs_status_t status)
     }
 
     iface = uct_wimm_ep_iface(ep);
-    uct_ib_modify_qp(ep->super.qp, IBV_QPS_ERR);
-
-    /* UCX's operations assert this state; they may still be called until the
-     * failure is reported, and flush after that. What they post is flushed. */
-    ep->super.qp->state = IBV_QPS_RTS;
-
+    uct_wimm_ib_qp_set_error(ep->super.qp);
     ep->fail_status = status;
     ucs_list_add_tail(&iface->failed_eps, &ep->fail_list);
     ++iface->deferred;
@@ -199,8 +200,6 @@ void uct_wimm_ep_handle_tx_failure(uct_ib_iface_t *ib_iface, void *arg,
     count = (uint16_t)wc->wr_id - ep->super.txcnt.ci;
     uct_rc_txqp_purge_outstanding(rc_iface, &ep->super.super.txqp, status,
                                   ep->super.txcnt.ci + count, 0);
-    ucs_arbiter_group_purge(&rc_iface->tx.arbiter, &ep->super.super.arb_group,
-                            uct_rc_ep_arbiter_purge_internal_cb, NULL);
     ep->super.txcnt.ci += count;
     uct_rc_txqp_available_add(&ep->super.super.txqp, count);
     uct_rc_iface_update_reads(rc_iface);
@@ -222,8 +221,9 @@ static UCS_F_NOINLINE ucs_status_t uct_wimm_ep_post_failed(uct_wimm_ep_t *ep,
 /* Why nothing can be posted on this endpoint */
 static UCS_F_NOINLINE ucs_status_t uct_wimm_ep_state_status(uct_wimm_ep_t *ep)
 {
-    return uct_wimm_ep_is_dead(ep) ? UCS_ERR_CONNECTION_RESET :
-                                     UCS_ERR_NOT_CONNECTED;
+    return (uct_wimm_ep_is_dead(ep) || (ep->fail_status != UCS_OK)) ?
+                   UCS_ERR_CONNECTION_RESET :
+                   UCS_ERR_NOT_CONNECTED;
 }
 
 /* What every operation of ours checks before it is posted. As UCT_RC_CHECK_RES,
@@ -232,10 +232,11 @@ static UCS_F_ALWAYS_INLINE ucs_status_t
 uct_wimm_ep_check_res(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
 {
     if (ucs_unlikely(
-                (ep->super.super.flags & (UCT_RC_EP_FLAG_CONNECTED |
-                                          UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED |
-                                          UCT_RC_EP_FLAG_FLUSH_CANCEL)) !=
-                UCT_RC_EP_FLAG_CONNECTED)) {
+                ((ep->super.super.flags & (UCT_RC_EP_FLAG_CONNECTED |
+                                           UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED |
+                                           UCT_RC_EP_FLAG_FLUSH_CANCEL)) !=
+                 UCT_RC_EP_FLAG_CONNECTED) ||
+                (ep->fail_status != UCS_OK))) {
         return uct_wimm_ep_state_status(ep);
     }
 
@@ -244,28 +245,24 @@ uct_wimm_ep_check_res(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
     return UCS_OK;
 }
 
-/* Post a write with immediate. The caller has filled sg_list and num_sge. */
+/* Post a write with immediate. The caller has filled all but what is common. */
 static UCS_F_ALWAYS_INLINE ucs_status_t
 uct_wimm_ep_post_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                     struct ibv_send_wr *wr, uint64_t remote_addr,
-                     uct_rkey_t rkey, uint32_t imm, unsigned send_flags)
+                     struct ibv_send_wr *wr, uint32_t imm, unsigned send_flags)
 {
     struct ibv_send_wr *bad_wr;
     int ret;
 
-    uct_rc_ep_fence_put(&iface->super.super, &ep->super.fi, &rkey, &remote_addr,
-                        ep->super.super.atomic_mr_offset);
+    wr->next       = NULL;
+    wr->opcode     = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr->imm_data   = htonl(imm);
+    wr->send_flags = send_flags | IBV_SEND_SOLICITED;
+    wr->wr_id      = ep->super.txcnt.pi + 1;
 
-    wr->next                = NULL;
-    wr->opcode              = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data            = htonl(imm);
-    wr->wr.rdma.remote_addr = remote_addr;
-    wr->wr.rdma.rkey        = rkey;
-    wr->send_flags          = send_flags | IBV_SEND_SOLICITED;
-    wr->wr_id               = ep->super.txcnt.pi + 1;
-
-    uct_ib_log_post_send(&iface->super.super.super, ep->super.qp, wr, INT_MAX,
-                         NULL);
+    ucs_trace_data("ep %p: post write with imm 0x%x to 0x%" PRIx64
+                   " rkey 0x%x, %d sge",
+                   ep, imm, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey,
+                   wr->num_sge);
 
     ret = ibv_post_send(ep->super.qp, wr, &bad_wr);
     if (ucs_unlikely(ret != 0)) {
@@ -284,26 +281,41 @@ ucs_status_t uct_wimm_ep_put_imm_short(uct_ep_h tl_ep, const void *buffer,
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    unsigned send_flags     = IBV_SEND_SIGNALED;
     struct ibv_send_wr wr;
     struct ibv_sge sge;
     ucs_status_t status;
 
-    UCT_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
-                    "endpoint %p is not of the transport wimm", tl_ep);
-    UCT_CHECK_LENGTH(length, 0, iface->super.config.max_inline,
-                     "put_imm_short");
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+    UCT_WIMM_CHECK_PARAM(length <= iface->super.config.max_inline,
+                         "Invalid put_imm_short length: %u (expected: <= %zu)",
+                         length, iface->super.config.max_inline);
 
     status = uct_wimm_ep_check_res(iface, ep);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
     }
 
-    sge.addr   = (uintptr_t)buffer;
-    sge.length = length;
-    wr.sg_list = &sge;
-    wr.num_sge = (length > 0);
-    status     = uct_wimm_ep_post_imm(iface, ep, &wr, remote_addr, rkey, imm,
-                                      IBV_SEND_INLINE | IBV_SEND_SIGNALED);
+    if (ucs_likely(length > 0)) {
+        uct_rc_ep_fence_put(&iface->super.super, &ep->super.fi, &rkey,
+                            &remote_addr, ep->super.super.atomic_mr_offset);
+        send_flags |= IBV_SEND_INLINE;
+        sge.addr   = (uintptr_t)buffer;
+        sge.length = length;
+        wr.num_sge = 1;
+    } else {
+        /* Nothing is written: no key is needed, and a fence is left to the
+         * next write. The device may have no inline at all. */
+        remote_addr = 0;
+        rkey        = 0;
+        wr.num_sge  = 0;
+    }
+
+    wr.sg_list             = &sge;
+    wr.wr.rdma.remote_addr = remote_addr;
+    wr.wr.rdma.rkey        = rkey;
+    status = uct_wimm_ep_post_imm(iface, ep, &wr, imm, send_flags);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &ep->super.super.super, PUT, SHORT,
                                  length);
     return status;

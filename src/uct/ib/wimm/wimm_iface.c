@@ -21,7 +21,7 @@
 #include <string.h>
 
 
-ucs_status_t uct_wimm_wc_to_ucs_status(enum ibv_wc_status status)
+static ucs_status_t uct_wimm_wc_to_ucs_status(enum ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_SUCCESS:
@@ -46,13 +46,36 @@ static UCS_F_ALWAYS_INLINE uct_ib_iface_recv_desc_t *uct_wimm_iface_wc_desc(
     return (uct_ib_iface_recv_desc_t *)(uintptr_t)wc->wr_id;
 }
 
-static UCS_F_NOINLINE void uct_wimm_iface_device_error(uct_wimm_iface_t *iface,
-                                                       const char *name,
-                                                       int ret)
+/* Verbs return the error instead of setting errno. @return Whether it is new. */
+static UCS_F_NOINLINE int uct_wimm_iface_device_error(uct_wimm_iface_t *iface,
+                                                      unsigned flag,
+                                                      const char *name, int ret)
 {
-    if (!iface->device_error) {
-        ucs_error("%s returned %d (%m)", name, ret);
-        iface->device_error = 1;
+    if (iface->device_errors & flag) {
+        return 0;
+    }
+
+    iface->device_errors |= flag;
+    ucs_error("%s on " UCT_IB_IFACE_FMT " failed: %s", name,
+              UCT_IB_IFACE_ARG(&iface->super.super.super),
+              strerror((ret < 0) ? -ret : ret));
+    return 1;
+}
+
+/* A completion queue that cannot be polled takes all endpoints with it */
+static UCS_F_NOINLINE void uct_wimm_iface_poll_failed(uct_wimm_iface_t *iface,
+                                                      unsigned flag,
+                                                      const char *name, int ret)
+{
+    uct_rc_ep_t *rc_ep;
+
+    if (!uct_wimm_iface_device_error(iface, flag, name, ret)) {
+        return;
+    }
+
+    ucs_list_for_each(rc_ep, &iface->super.super.ep_list, list) {
+        uct_wimm_ep_fail_later(ucs_derived_of(rc_ep, uct_wimm_ep_t),
+                               UCS_ERR_IO_ERROR);
     }
 }
 
@@ -60,7 +83,7 @@ static UCS_F_NOINLINE void uct_wimm_iface_device_error(uct_wimm_iface_t *iface,
 static unsigned uct_wimm_iface_post_recv(uct_wimm_iface_t *iface, unsigned max)
 {
     uct_rc_iface_t *rc_iface = &iface->super.super;
-    uct_ib_recv_wr_t wrs[UCT_WIMM_MAX_BATCH];
+    uct_ib_recv_wr_t wrs[UCT_WIMM_MAX_RECV_BATCH];
     struct ibv_recv_wr *bad_wr, *wr;
     unsigned count;
     int ret;
@@ -73,7 +96,8 @@ static unsigned uct_wimm_iface_post_recv(uct_wimm_iface_t *iface, unsigned max)
 
     ret = ibv_post_srq_recv(iface->super.srq, &wrs[0].ibwr, &bad_wr);
     if (ucs_unlikely(ret != 0)) {
-        uct_wimm_iface_device_error(iface, "ibv_post_srq_recv()", ret);
+        uct_wimm_iface_device_error(iface, UCT_WIMM_DEVICE_ERROR_POST_RECV,
+                                    "ibv_post_srq_recv()", ret);
         for (wr = bad_wr; wr != NULL; wr = wr->next) {
             ucs_mpool_put_inline((void *)(uintptr_t)wr->wr_id);
             --count;
@@ -114,7 +138,7 @@ static UCS_F_NOINLINE void uct_wimm_iface_protocol_error(
 }
 
 static UCS_F_NOINLINE void uct_wimm_iface_handle_rx_error(
-        uct_wimm_iface_t *iface, struct ibv_wc *wc)
+        uct_wimm_iface_t *iface, const struct ibv_wc *wc)
 {
     uct_wimm_ep_t *ep = uct_wimm_ep_lookup(iface, wc->qp_num);
 
@@ -131,38 +155,48 @@ static UCS_F_NOINLINE void uct_wimm_iface_handle_rx_error(
     uct_rc_iface_arbiter_dispatch(&iface->super.super);
 }
 
+/* Whether arriving notifications have to wait, for a handler or for others */
+static UCS_F_ALWAYS_INLINE int uct_wimm_iface_imm_waits(
+        const uct_wimm_iface_t *iface)
+{
+    return (iface->imm.cb == NULL) || !ucs_queue_is_empty(&iface->imm.waiting);
+}
+
+/* Whether there is something that waits and somebody to deliver it to */
+static UCS_F_ALWAYS_INLINE int uct_wimm_iface_imm_is_deliverable(
+        const uct_wimm_iface_t *iface)
+{
+    return (iface->imm.cb != NULL) && !ucs_queue_is_empty(&iface->imm.waiting);
+}
+
 static UCS_F_NOINLINE void uct_wimm_iface_imm_wait(uct_wimm_iface_t *iface,
                                                    const struct ibv_wc *wc,
                                                    int holds_recv)
 {
     uct_ib_iface_recv_desc_t *desc = uct_wimm_iface_wc_desc(wc);
     uct_wimm_imm_elem_t *elem;
+    void *hdr;
 
-    elem         = uct_ib_iface_recv_desc_hdr(&iface->super.super.super, desc);
-    elem->imm    = ntohl(wc->imm_data);
-    elem->length = wc->byte_len;
-    elem->qp_num = wc->qp_num;
+    /* The header may be at an odd address, so that what follows it is aligned */
+    hdr  = uct_ib_iface_recv_desc_hdr(&iface->super.super.super, desc);
+    elem = (void *)ucs_align_up((uintptr_t)hdr, _Alignof(uct_wimm_imm_elem_t));
+    elem->desc       = desc;
+    elem->imm        = ntohl(wc->imm_data);
+    elem->length     = wc->byte_len;
+    elem->qp_num     = wc->qp_num;
     elem->holds_recv = holds_recv;
-
-    /* Not counted as deferred: either there is no handler, or what waits before
-     * this one is counted already */
     ucs_queue_push(&iface->imm.waiting, &elem->queue);
 }
 
 static void uct_wimm_iface_imm_release(uct_wimm_iface_t *iface,
                                        uct_wimm_imm_elem_t *elem)
 {
-    if (elem->holds_recv) {
-        ++iface->super.super.rx.srq.available;
-    }
-    ucs_mpool_put_inline(UCS_PTR_BYTE_OFFSET(
-            elem, -(ptrdiff_t)iface->super.super.super.config.rx_hdr_offset));
+    iface->super.super.rx.srq.available += elem->holds_recv;
+    ucs_mpool_put_inline(elem->desc);
 }
 
 void uct_wimm_iface_imm_purge(uct_wimm_iface_t *iface, uint32_t qp_num)
 {
-    int was_deferred = (iface->imm.cb != NULL) &&
-                       !ucs_queue_is_empty(&iface->imm.waiting);
     uct_wimm_imm_elem_t *elem;
     ucs_queue_iter_t iter;
 
@@ -172,35 +206,34 @@ void uct_wimm_iface_imm_purge(uct_wimm_iface_t *iface, uint32_t qp_num)
             uct_wimm_iface_imm_release(iface, elem);
         }
     }
+}
 
-    if (was_deferred && ucs_queue_is_empty(&iface->imm.waiting)) {
-        --iface->deferred;
-    }
+static UCS_F_ALWAYS_INLINE void uct_wimm_iface_imm_deliver(
+        uct_wimm_iface_t *iface, uct_wimm_ep_t *ep, uint32_t imm,
+        uint32_t length)
+{
+    ucs_trace_data("ep %p: notification 0x%x, %u bytes", ep, imm, length);
+    iface->imm.cb(iface->imm.arg, &ep->super.super.super.super, imm, length);
 }
 
 /* Deliver what waited for a handler, as long as there is one */
-static unsigned uct_wimm_iface_imm_progress(uct_wimm_iface_t *iface)
+static UCS_F_NOINLINE unsigned uct_wimm_iface_imm_progress(
+        uct_wimm_iface_t *iface)
 {
     unsigned count = 0;
     uct_wimm_imm_elem_t *elem;
     uint32_t imm, length;
     uct_wimm_ep_t *ep;
 
-    while ((iface->imm.cb != NULL) &&
-           !ucs_queue_is_empty(&iface->imm.waiting)) {
+    while (uct_wimm_iface_imm_is_deliverable(iface)) {
         elem   = ucs_queue_pull_elem_non_empty(&iface->imm.waiting,
                                                uct_wimm_imm_elem_t, queue);
         imm    = elem->imm;
         length = elem->length;
         ep     = uct_wimm_ep_lookup(iface, elem->qp_num);
-        if (ucs_queue_is_empty(&iface->imm.waiting)) {
-            --iface->deferred;
-        }
-
         uct_wimm_iface_imm_release(iface, elem);
         uct_wimm_iface_refill_rx(iface);
-        iface->imm.cb(iface->imm.arg, &ep->super.super.super.super, imm,
-                      length);
+        uct_wimm_iface_imm_deliver(iface, ep, imm, length);
         ++count;
     }
 
@@ -209,30 +242,26 @@ static unsigned uct_wimm_iface_imm_progress(uct_wimm_iface_t *iface)
 
 static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_imm(
         uct_wimm_iface_t *iface, uct_wimm_ep_t *ep, const struct ibv_wc *wc,
-        int holds_recv)
+        int is_held)
 {
-    if (ucs_likely(ep != NULL)) {
-        if (ucs_unlikely((iface->imm.cb == NULL) ||
-                         !ucs_queue_is_empty(&iface->imm.waiting))) {
-            uct_wimm_iface_imm_wait(iface, wc, holds_recv);
-            return;
-        }
-    }
-
-    ucs_mpool_put_inline(uct_wimm_iface_wc_desc(wc));
-    if (ucs_unlikely(holds_recv)) {
-        ++iface->super.super.rx.srq.available;
-    }
-
-    /* Without its endpoint nobody could tell what it belongs to */
     if (ucs_unlikely(ep == NULL)) {
+        /* Without its endpoint nobody could tell what it belongs to */
         ucs_debug("qp 0x%x: dropped a notification for a destroyed endpoint",
                   wc->qp_num);
+    } else if (ucs_unlikely(uct_wimm_iface_imm_waits(iface))) {
+        uct_wimm_iface_imm_wait(iface, wc, is_held);
         return;
     }
 
-    iface->imm.cb(iface->imm.arg, &ep->super.super.super.super,
-                  ntohl(wc->imm_data), wc->byte_len);
+    ucs_mpool_put_inline(uct_wimm_iface_wc_desc(wc));
+    if (ucs_unlikely(is_held)) {
+        ++iface->super.super.rx.srq.available;
+    }
+
+    if (ucs_likely(ep != NULL)) {
+        uct_wimm_iface_imm_deliver(iface, ep, ntohl(wc->imm_data),
+                                   wc->byte_len);
+    }
 }
 
 static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_am(
@@ -261,8 +290,8 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
         uct_wimm_iface_t *iface)
 {
     uct_rc_iface_t *rc_iface = &iface->super.super;
-    int hold                 = (iface->imm.cb == NULL);
-    struct ibv_wc wc[UCT_WIMM_MAX_BATCH];
+    int hold                 = uct_wimm_iface_imm_waits(iface);
+    struct ibv_wc wc[UCT_WIMM_MAX_POLL];
     uct_wimm_ep_t *ep;
     int i, num_wcs;
 
@@ -270,7 +299,8 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
                           rc_iface->super.config.rx_max_poll, wc);
     if (num_wcs <= 0) {
         if (ucs_unlikely(num_wcs < 0)) {
-            uct_wimm_iface_device_error(iface, "ibv_poll_cq(rx)", num_wcs);
+            uct_wimm_iface_poll_failed(iface, UCT_WIMM_DEVICE_ERROR_POLL_RX,
+                                       "ibv_poll_cq(rx)", num_wcs);
         }
         uct_wimm_iface_refill_rx(iface);
         return 0;
@@ -317,7 +347,7 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
         uct_wimm_iface_t *iface)
 {
     uct_rc_iface_t *rc_iface = &iface->super.super;
-    struct ibv_wc wc[UCT_WIMM_MAX_BATCH];
+    struct ibv_wc wc[UCT_WIMM_MAX_POLL];
     uct_wimm_ep_t *ep;
     uint16_t count;
     int i, num_wcs;
@@ -326,7 +356,8 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
                           rc_iface->super.config.tx_max_poll, wc);
     if (num_wcs <= 0) {
         if (ucs_unlikely(num_wcs < 0)) {
-            uct_wimm_iface_device_error(iface, "ibv_poll_cq(tx)", num_wcs);
+            uct_wimm_iface_poll_failed(iface, UCT_WIMM_DEVICE_ERROR_POLL_TX,
+                                       "ibv_poll_cq(tx)", num_wcs);
         }
         return 0;
     }
@@ -361,27 +392,28 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
     return num_wcs;
 }
 
-static UCS_F_NOINLINE unsigned uct_wimm_iface_progress_deferred(
-        uct_wimm_iface_t *iface)
-{
-    return uct_wimm_ep_progress_failed(iface) +
-           uct_wimm_iface_imm_progress(iface) + uct_wimm_qp_progress(iface);
-}
-
 /* Replaces rc_verbs' progress as a whole: that one would take the completion of
  * an immediate for an active message. */
 static unsigned uct_wimm_iface_progress(void *arg)
 {
     uct_wimm_iface_t *iface = arg;
-    unsigned count;
+    unsigned count          = 0;
+    unsigned rx_count;
 
-    count = uct_wimm_iface_poll_rx(iface);
+    /* What waits comes before what arrives */
+    if (ucs_unlikely(!ucs_queue_is_empty(&iface->imm.waiting))) {
+        count = uct_wimm_iface_imm_progress(iface);
+    }
+
+    rx_count = uct_wimm_iface_poll_rx(iface);
+    count += rx_count;
     if (uct_rc_iface_poll_tx(&iface->super.super, count)) {
         count += uct_wimm_iface_poll_tx(iface);
     }
 
     if (ucs_unlikely(iface->deferred != 0)) {
-        count += uct_wimm_iface_progress_deferred(iface);
+        count += uct_wimm_ep_progress_failed(iface);
+        count += uct_wimm_qp_progress(iface, rx_count == 0);
     }
 
     return count;
@@ -393,8 +425,13 @@ static ucs_status_t uct_wimm_iface_fc_handler(
 {
     uct_wimm_iface_t *iface = ucs_derived_of(rc_iface, uct_wimm_iface_t);
 
-    /* rc_verbs asserts this; it is the peer's input */
+    /* rc_verbs asserts that flow control is on, but this is the peer's input. A
+     * grant alone is also how a peer flushes that cannot write 0 bytes. */
     if (!rc_iface->config.fc_enabled) {
+        if (uct_rc_fc_get_fc_hdr(hdr->am_id) == UCT_RC_EP_FC_PURE_GRANT) {
+            return UCS_OK;
+        }
+
         ucs_error("qp 0x%x: flow control message, but flow control is off"
                   " here (UCX_WIMM_FC_ENABLE); closing the connection",
                   qp_num);
@@ -412,9 +449,9 @@ static ucs_status_t uct_wimm_iface_event_arm(uct_iface_h tl_iface,
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
 
-    /* There is no event for what progress has to do without a completion */
-    if (!ucs_list_is_empty(&iface->failed_eps) ||
-        ((iface->imm.cb != NULL) && !ucs_queue_is_empty(&iface->imm.waiting))) {
+    /* There is no event for what progress has to do without a completion. The
+     * queue pairs of destroyed endpoints are part of it: they go after a time. */
+    if ((iface->deferred != 0) || uct_wimm_iface_imm_is_deliverable(iface)) {
         return UCS_ERR_BUSY;
     }
 
@@ -481,12 +518,8 @@ ucs_status_t uct_wimm_iface_set_imm_handler(uct_iface_h tl_iface,
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
 
-    UCT_CHECK_PARAM(uct_wimm_iface_is(tl_iface),
-                    "interface %p is not of the transport wimm", tl_iface);
-
-    if (!ucs_queue_is_empty(&iface->imm.waiting)) {
-        iface->deferred += (cb != NULL) - (iface->imm.cb != NULL);
-    }
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_iface),
+                         "interface %p is not of the transport wimm", tl_iface);
 
     iface->imm.cb  = cb;
     iface->imm.arg = arg;
@@ -500,14 +533,15 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     const uct_wimm_iface_config_t *config =
             ucs_derived_of(tl_config, uct_wimm_iface_config_t);
     uct_ib_iface_t *ib_iface = &self->super.super.super;
-    uct_iface_ops_t *ops     = &ib_iface->super.super.ops;
+    size_t seg_size          = config->super.super.super.super.seg_size;
+    size_t min_seg_size      = sizeof(uct_wimm_imm_elem_t) +
+                          _Alignof(uct_wimm_imm_elem_t);
+    uct_iface_ops_t *ops = &ib_iface->super.super.ops;
     ucs_status_t status;
 
-    if (config->super.super.super.super.seg_size <
-        sizeof(uct_wimm_imm_elem_t)) {
+    if (seg_size < min_seg_size) {
         ucs_error("UCX_WIMM_SEG_SIZE is %zu bytes, wimm needs %zu or more",
-                  config->super.super.super.super.seg_size,
-                  sizeof(uct_wimm_imm_elem_t));
+                  seg_size, min_seg_size);
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -520,10 +554,10 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
 
     ++(*_init_count);
 
-    self->imm.cb       = NULL;
-    self->imm.arg      = NULL;
-    self->deferred     = 0;
-    self->device_error = 0;
+    self->imm.cb        = NULL;
+    self->imm.arg       = NULL;
+    self->deferred      = 0;
+    self->device_errors = 0;
     ucs_queue_head_init(&self->imm.waiting);
     ucs_list_head_init(&self->failed_eps);
 
@@ -531,16 +565,13 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     self->config.qp_drain_timeout = ucs_time_from_sec(config->qp_drain_timeout);
 
     ib_iface->config.rx_max_poll = ucs_min(ib_iface->config.rx_max_poll,
-                                           UCT_WIMM_MAX_BATCH);
+                                           UCT_WIMM_MAX_POLL);
     ib_iface->config.tx_max_poll = ucs_min(ib_iface->config.tx_max_poll,
-                                           UCT_WIMM_MAX_BATCH);
+                                           UCT_WIMM_MAX_POLL);
 
-    /* The base class posts the first receives from a batch on its stack and
-     * asserts that it is not larger than this; it comes to a batch of 0, which
-     * posts nothing, where the queue has fewer than 4 */
+    /* It is 0, which posts nothing, where the queue has fewer than 4 */
     ib_iface->config.rx_max_batch = ucs_min(ib_iface->config.rx_max_batch,
-                                            UCS_ALLOCA_MAX_SIZE /
-                                                    sizeof(uct_ib_recv_wr_t));
+                                            UCT_WIMM_MAX_RECV_BATCH);
     ib_iface->config.rx_max_batch = ucs_max(ib_iface->config.rx_max_batch, 1);
 
     /* What rc_verbs does, with our changes. The tables of the base class are

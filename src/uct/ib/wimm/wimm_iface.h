@@ -12,11 +12,32 @@
 
 #include <ucs/datastruct/list.h>
 #include <ucs/datastruct/queue.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/compiler.h>
 
 
-/* Most completions taken in one poll, and receives posted in one call */
-#define UCT_WIMM_MAX_BATCH 64
+/* Most completions taken in one poll */
+#define UCT_WIMM_MAX_POLL 64
+
+/* Most receives posted in one call. The base class posts the first ones from a
+ * batch on its stack, and asserts that it is not larger than this. */
+#define UCT_WIMM_MAX_RECV_BATCH (UCS_ALLOCA_MAX_SIZE / sizeof(uct_ib_recv_wr_t))
+
+/* A check of the caller's input that is there in every build:
+ * UCT_CHECK_PARAM() is empty where UCX was configured without it */
+#define UCT_WIMM_CHECK_PARAM(_condition, _fmt, ...) \
+  if (ucs_unlikely(!(_condition))) {                \
+    ucs_error(_fmt, ##__VA_ARGS__);                 \
+    return UCS_ERR_INVALID_PARAM;                   \
+  }
+
+
+enum {
+    /* Errors of the device that were reported, each once */
+    UCT_WIMM_DEVICE_ERROR_POLL_RX   = UCS_BIT(0),
+    UCT_WIMM_DEVICE_ERROR_POLL_TX   = UCS_BIT(1),
+    UCT_WIMM_DEVICE_ERROR_POST_RECV = UCS_BIT(2)
+};
 
 
 typedef struct uct_wimm_iface_config {
@@ -27,13 +48,14 @@ typedef struct uct_wimm_iface_config {
 
 
 /* A notification that waits for a handler, in the memory of its receive
- * descriptor */
+ * descriptor. As a rule its receive is not posted again until it is delivered. */
 typedef struct uct_wimm_imm_elem {
     ucs_queue_elem_t queue;
+    uct_ib_iface_recv_desc_t *desc;
     uint32_t imm;
     uint32_t length;
     uint32_t qp_num;
-    int holds_recv; /* Its receive was not counted as free yet */
+    int holds_recv; /* 0 if the handler was removed when its batch was on the way */
 } uct_wimm_imm_elem_t;
 
 
@@ -60,7 +82,7 @@ typedef struct uct_wimm_iface {
     uct_rc_iface_ops_t rc_ops; /* rc_verbs' with our changes */
     uct_iface_query_func_t base_query;
     uct_iface_is_reachable_func_t base_is_reachable;
-    int device_error; /* Reported once */
+    unsigned device_errors; /* UCT_WIMM_DEVICE_ERROR_xx */
 } uct_wimm_iface_t;
 
 
@@ -85,8 +107,5 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_iface_is(uct_iface_h tl_iface)
 
 /* Drop what waits for an endpoint that goes away */
 void uct_wimm_iface_imm_purge(uct_wimm_iface_t *iface, uint32_t qp_num);
-
-
-ucs_status_t uct_wimm_wc_to_ucs_status(enum ibv_wc_status status);
 
 #endif

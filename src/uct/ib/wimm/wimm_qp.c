@@ -52,18 +52,17 @@ static void uct_wimm_qp_post_marker(uct_wimm_qp_t *dead_qp)
     ++dead_qp->txcnt.pi;
 }
 
-/* LAST_WQE_REACHED, called from the worker's progress until the event is
- * unregistered */
+/* LAST_WQE_REACHED: called by the worker's progress, again and again until the
+ * event is unregistered with the queue pair. It may be the only one that runs, if
+ * the interface's own progress was disabled. */
 static unsigned uct_wimm_qp_rx_done(void *arg)
 {
     uct_wimm_qp_t *dead_qp = arg;
 
-    if (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE) {
-        return 0;
-    }
-
     dead_qp->flags |= UCT_WIMM_QP_FLAG_RX_DONE;
-    return 1;
+    return uct_wimm_qp_progress(ucs_derived_of(dead_qp->super.super.iface,
+                                               uct_wimm_iface_t),
+                                0);
 }
 
 void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_rc_verbs_ep_t *ep)
@@ -131,7 +130,7 @@ void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc)
     }
 }
 
-unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface)
+unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty)
 {
     unsigned count = 0;
     uct_wimm_qp_t *dead_qp, *tmp;
@@ -146,10 +145,11 @@ unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface)
     ucs_list_for_each_safe(dead_qp, tmp, &iface->super.super.qp_gc_list,
                            super.super.list) {
         drained = uct_wimm_qp_is_drained(dead_qp);
-        if ((drained && (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE)) ||
+        if ((drained && rx_empty &&
+             (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE)) ||
             (now > dead_qp->deadline)) {
-            /* No completion of a queue pair is left when it is destroyed:
-             * what was not drained returns its credits now */
+            /* What was not drained in time returns its credits now. A late
+             * completion of it finds no queue pair, and is ignored. */
             dead_qp->super.super.cq_credits = dead_qp->txcnt.pi -
                                               dead_qp->txcnt.ci;
             ucs_debug("qp 0x%x: destroyed, %d sends not drained, last wqe%s"

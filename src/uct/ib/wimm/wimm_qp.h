@@ -50,7 +50,16 @@ void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_rc_verbs_ep_t *ep);
 /* Send completion on a queue pair that has no endpoint any more */
 void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc);
 
-/* Destroy those that are ready. @return How many were destroyed. */
-unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface);
+/**
+ * Destroy those that are ready.
+ *
+ * @param [in] rx_empty  The receive completion queue was found empty: nothing
+ *                       that arrived on them is left in it. Devices drop such
+ *                       completions together with the queue pair, and with them
+ *                       what we know of the receives.
+ *
+ * @return How many were destroyed.
+ */
+unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include <uct/ib/base/ib_device.h>
 #include <ucs/debug/log.h>
+#include <string.h>
 
 
 ucs_config_field_t uct_wimm_iface_config_table[] = {
@@ -76,6 +77,19 @@ uct_tl_t uct_wimm_tl = {
 static int uct_wimm_tl_registered = 0;
 
 
+static int uct_wimm_tl_is_known(void)
+{
+    uct_tl_t *tl;
+
+    ucs_list_for_each(tl, &uct_ib_component.tl_list, list) {
+        if (!strcmp(tl->name, uct_wimm_tl.name)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
 ucs_status_t uct_wimm_tl_register(const uct_wimm_abi_t *abi)
 {
     char msg[512];
@@ -85,6 +99,14 @@ ucs_status_t uct_wimm_tl_register(const uct_wimm_abi_t *abi)
     if (status != UCS_OK) {
         ucs_warn("transport wimm is not available: %s", msg);
         return status;
+    }
+
+    /* The module may be there twice, from two places */
+    if (uct_wimm_tl_is_known()) {
+        ucs_warn("transport wimm is registered already: another wimm %s module"
+                 " is not used",
+                 PACKAGE_VERSION);
+        return UCS_ERR_ALREADY_EXISTS;
     }
 
     uct_wimm_iface_config_table[0].parser.arg = uct_rc_verbs_tl.config.table;
