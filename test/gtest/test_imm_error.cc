@@ -7,6 +7,7 @@
 #include "common/imm_test.h"
 
 #include <cerrno>
+#include <set>
 
 
 /* A notified put that cannot be posted, or that fails later */
@@ -83,14 +84,21 @@ TEST_F(test_imm_error, memory_without_remote_write_access)
 {
     open_pair();
     imm_sink sink(receiver());
-    mapped_buffer dst(4096, receiver(), 0, UCT_MD_MEM_ACCESS_REMOTE_GET);
+    mapped_buffer dst(4096, receiver());
     const uint64_t data = 1;
 
-    /* UCX 1.13 registers with all access rights whatever is asked for */
-    ASSERT_OK(put_imm(sender(), 0, &data, sizeof(data), dst, 0, 1));
-    ASSERT_TRUE(wait_for(
-            [&]() { return !sender().errors.empty() || (sink.count() == 1); }));
-    EXPECT_EQ(sink.count(), (dst.u64() == data) ? 1u : 0u);
+    /* Past UCX, which registers with all rights whatever is asked for */
+    struct ibv_mr *mr = ibv_reg_mr(
+            uct_ib_iface_md(&rc_state::iface(receiver())->super)->pd, dst.ptr(),
+            dst.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    ASSERT_TRUE(mr != nullptr);
+    ASSERT_OK(uct_wimm_ep_put_imm_short(sender().ep(), &data, sizeof(data),
+                                        dst.addr(), mr->rkey, 1));
+    expect_failed_once(sender(), sender().ep());
+    EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, sender().errors[0].status);
+    EXPECT_EQ(0u, sink.count());
+    EXPECT_EQ(0u, dst.u64());
+    EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
 TEST_F(test_imm_error, earlier_ones_are_delivered_later_ones_are_not)
@@ -166,6 +174,36 @@ TEST_F(test_imm_error, device_refuses_post_endpoint_fails_once)
     EXPECT_EQ(2u, sink.got[0].imm);
     sink.pause();
     check_works(1);
+}
+
+TEST_F(test_imm_error, device_refuses_post_the_next_one_is_not_tried)
+{
+    open_pair();
+    unsigned posts = 0;
+
+    /* One line and one call of the error handler, whatever the program does
+     * until it knows */
+    expect_error("ibv_post_send() on qp");
+    expect_error("endpoint failed: Input/output error");
+    {
+        verbs_fault fault(sender(), verbs_fault::POST_SEND, [&](const void *) {
+            ++posts;
+            return ENOMEM;
+        });
+
+        EXPECT_STATUS(UCS_ERR_IO_ERROR, notify(sender(), 0, 1));
+        for (uint32_t i = 2; i < 5; ++i) {
+            EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, notify(sender(), 0, i));
+        }
+        EXPECT_EQ(1u, posts);
+    }
+    EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, notify(sender(), 0, 5));
+    EXPECT_TRUE(sender().errors.empty());
+    expect_failed_once(sender(), sender().ep());
+    EXPECT_STATUS(UCS_ERR_IO_ERROR, sender().errors[0].status);
+    EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, notify(sender(), 0, 6));
+    sender().destroy_ep(0);
+    check_tx_accounting(sender());
 }
 
 TEST_F(test_imm_error, device_refuses_post_with_others_outstanding)
@@ -362,4 +400,97 @@ TEST_F(test_imm_error, device_refuses_receives_for_a_while)
     }
     check_rx_accounting();
     EXPECT_TRUE(receiver().errors.empty());
+}
+
+
+/* A completion queue that cannot be polled any more: nothing is known of any
+ * endpoint of the interface */
+class test_poll_error : public test_imm_error {
+  protected:
+    void SetUp() override
+    {
+        test_imm_error::SetUp();
+        if (IsSkipped()) {
+            return;
+        }
+        open_pair();
+        for (unsigned i = 1; i < num_eps; ++i) {
+            entity::connect(sender(), i, receiver(), i);
+        }
+    }
+
+    /* Progress with such queues of the sender, some of which get no work */
+    void fail(bool rx, bool tx)
+    {
+        const auto *ib_iface = &rc_state::iface(sender())->super;
+        unsigned polls       = 0;
+        verbs_fault fault(sender(), verbs_fault::POLL_CQ, [&](const void *cq) {
+            if ((rx && (cq == ib_iface->cq[UCT_IB_DIR_RX])) ||
+                (tx && (cq == ib_iface->cq[UCT_IB_DIR_TX]))) {
+                ++polls;
+                errno = EIO;
+                return -1;
+            }
+            return 0;
+        });
+
+        allow_error("endpoint failed");
+        ASSERT_OK(notify(sender(), 0, 1));
+        ASSERT_TRUE(
+                wait_for([&]() { return sender().errors.size() >= num_eps; }));
+        progress_rounds(1000);
+        EXPECT_GT(polls, 0u);
+        check_errors();
+    }
+
+    void check_errors()
+    {
+        std::set<uct_ep_h> eps;
+
+        EXPECT_EQ(num_eps, sender().errors.size());
+        for (const entity::ep_error &error : sender().errors) {
+            EXPECT_STATUS(UCS_ERR_IO_ERROR, error.status);
+            eps.insert(error.ep);
+        }
+        EXPECT_EQ(num_eps, eps.size());
+        EXPECT_LE(logged(UCS_LOG_LEVEL_ERROR, "endpoint failed").size(),
+                  size_t(num_eps));
+    }
+
+    static const unsigned num_eps = 3;
+};
+
+const unsigned test_poll_error::num_eps;
+
+
+TEST_F(test_poll_error, of_sends)
+{
+    expect_error("ibv_poll_cq(tx) returned -1");
+    fail(false, true);
+    EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, notify(sender(), 2, 2));
+}
+
+TEST_F(test_poll_error, of_receives)
+{
+    expect_error("ibv_poll_cq(rx) returned -1");
+    fail(true, false);
+    sender().destroy_eps();
+    check_tx_accounting(sender());
+}
+
+TEST_F(test_poll_error, of_both)
+{
+    expect_error("ibv_poll_cq(rx) returned -1");
+    expect_error("ibv_poll_cq(tx) returned -1");
+    fail(true, true);
+}
+
+TEST_F(test_poll_error, endpoints_destroyed_by_the_error_handler)
+{
+    expect_error("ibv_poll_cq(tx) returned -1");
+    sender().on_error = [&](uct_ep_h ep, ucs_status_t) {
+        sender().destroy_ep(sender().ep_index(ep));
+        return UCS_OK;
+    };
+    fail(false, true);
 }

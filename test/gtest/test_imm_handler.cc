@@ -590,14 +590,16 @@ TEST_F(test_imm_handler, waiting_ones_with_aligned_active_messages)
     progress_rounds();
     EXPECT_EQ(1u, got);
 
-    const auto *iface = reinterpret_cast<uct_wimm_iface_t *>(
-            receiver().iface());
-    EXPECT_EQ(40u, ucs_queue_length(&iface->imm.waiting));
-    for (const ucs_queue_elem_t *elem = iface->imm.waiting.head;
-         elem != nullptr; elem = elem->next) {
+    auto *iface = reinterpret_cast<uct_wimm_iface_t *>(receiver().iface());
+    uct_wimm_imm_elem_t *elem;
+    unsigned waiting = 0;
+
+    ucs_queue_for_each(elem, &iface->imm.waiting, queue) {
         EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(elem) %
                               alignof(uct_wimm_imm_elem_t));
+        ++waiting;
     }
+    EXPECT_EQ(40u, waiting);
 
     sink.start();
     ASSERT_TRUE(wait_for([&]() { return sink.count() == 40; }));

@@ -424,17 +424,86 @@ TEST_F(test_put_imm, after_fence)
 
     ASSERT_OK(uct_ep_put_short(sender().ep(), &data, sizeof(data), dst.addr(),
                                dst.rkey()));
+    EXPECT_FALSE(rc_state::fence_waits(sender()));
     ASSERT_OK(uct_ep_fence(sender().ep(), 0));
+    EXPECT_TRUE(rc_state::fence_waits(sender()));
     ASSERT_OK(put_imm(sender(), 0, &data, sizeof(data), dst, 8, 1));
+    EXPECT_FALSE(rc_state::fence_waits(sender()));
     ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
     EXPECT_EQ(data, dst.u64(0));
     EXPECT_EQ(data, dst.u64(1));
 
     /* Once more on the interface, and on an endpoint that is idle */
     ASSERT_OK(uct_iface_fence(sender().iface(), 0));
+    EXPECT_TRUE(rc_state::fence_waits(sender()));
     ASSERT_OK(put_imm(sender(), 0, &data, sizeof(data), dst, 16, 2));
+    EXPECT_FALSE(rc_state::fence_waits(sender()));
     ASSERT_TRUE(wait_for([&]() { return sink.count() == 2; }));
     EXPECT_EQ(data, dst.u64(2));
+}
+
+TEST_F(test_put_imm, length_zero_leaves_the_fence_to_the_next_put)
+{
+    open_pair();
+    mapped_buffer dst(64, receiver());
+    imm_sink sink(receiver());
+    const uint64_t data = 79;
+
+    /* It writes nothing that could be ordered, and its key is junk */
+    ASSERT_OK(uct_iface_fence(sender().iface(), 0));
+    ASSERT_OK(uct_wimm_ep_put_imm_short(sender().ep(), NULL, 0,
+                                        0xdeadbeefdeadbeeful,
+                                        0xdeadbeefdeadbeeful, 1));
+    EXPECT_TRUE(rc_state::fence_waits(sender()));
+    ASSERT_OK(put_imm(sender(), 0, &data, sizeof(data), dst, 0, 2));
+    EXPECT_FALSE(rc_state::fence_waits(sender()));
+
+    ASSERT_OK(uct_ep_fence(sender().ep(), 0));
+    ASSERT_OK(notify(sender(), 0, 3));
+    EXPECT_TRUE(rc_state::fence_waits(sender()));
+    ASSERT_OK(uct_ep_put_short(sender().ep(), &data, sizeof(data), dst.addr(8),
+                               dst.rkey()));
+    EXPECT_FALSE(rc_state::fence_waits(sender()));
+    flush(sender());
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 3; }));
+    EXPECT_EQ(data, dst.u64(0));
+    EXPECT_EQ(data, dst.u64(1));
+}
+
+TEST_F(test_put_imm, request_as_it_is_posted)
+{
+    open_pair();
+    mapped_buffer dst(64, receiver());
+    imm_sink sink(receiver());
+    const uint64_t data = 80;
+    unsigned posts      = 0;
+
+    for (unsigned length : { 0u, 1u, 8u }) {
+        verbs_fault view(sender(), [&](const struct ibv_qp *qp,
+                                       const struct ibv_send_wr *wr) {
+            ++posts;
+            EXPECT_EQ(rc_state::qp(sender()), qp);
+            EXPECT_EQ(IBV_WR_RDMA_WRITE_WITH_IMM, wr->opcode);
+            EXPECT_EQ(nullptr, wr->next);
+            EXPECT_EQ(htonl(0x01020300 + length), wr->imm_data);
+            EXPECT_TRUE(wr->send_flags & IBV_SEND_SIGNALED);
+            EXPECT_TRUE(wr->send_flags & IBV_SEND_SOLICITED);
+
+            /* Nothing is inline of nothing: some devices refuse that */
+            EXPECT_EQ(length > 0, (wr->send_flags & IBV_SEND_INLINE) != 0);
+            EXPECT_EQ((length > 0) ? 1 : 0, wr->num_sge);
+            if (length > 0) {
+                EXPECT_EQ(length, wr->sg_list[0].length);
+                EXPECT_EQ(dst.addr(), wr->wr.rdma.remote_addr);
+            }
+            return 0;
+        });
+
+        ASSERT_OK(put_imm(sender(), 0, &data, length, dst, 0,
+                          0x01020300 + length));
+    }
+    EXPECT_EQ(3u, posts);
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 3; }));
 }
 
 TEST_F(test_put_imm, no_resource_then_all_arrive_once)

@@ -48,8 +48,9 @@ BEGIN_C_DECLS
  * (IBTA: the completion of the receive request is raised after the data of the
  * write was placed; one queue pair keeps the order of writes). Notifications of
  * one endpoint arrive in the order in which they were posted, each exactly
- * once, and in order with the active messages of that endpoint. Nothing is
- * promised about the order between endpoints.
+ * once. An active message that was posted later on the same endpoint is not
+ * dispatched earlier, but for those that come while there is no handler. Nothing
+ * is promised about the order between endpoints.
  *
  * When the connection fails, notifications that had arrived before are still
  * delivered, also after the interface's error handler was called. What was on
