@@ -64,8 +64,7 @@ BEGIN_C_DECLS
  * @return UCS_OK          The notification is consumed.
  * @return UCS_INPROGRESS  The notification was taken, and is consumed later.
  *                         This version bounds what is outstanding by the receive
- *                         queue alone, and treats both values alike. Other values are treated
- *                         as UCS_OK.
+ *                         queue alone, and treats all return values alike.
  */
 typedef ucs_status_t (*uct_wimm_imm_handler_t)(void *arg, uct_ep_h ep,
                                                uint32_t imm, size_t length);
