@@ -14,4 +14,6 @@ for tool in autoreconf:autoconf automake:automake libtoolize:libtool; do
 done
 
 mkdir -p config/aux
+rm -f config/aux/autogen.stamp
 autoreconf --force --install
+touch config/aux/autogen.stamp

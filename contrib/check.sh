@@ -8,8 +8,11 @@
 #     N passed, N failed, N skipped
 
 set -u
+self=$(readlink -f "${BASH_SOURCE[0]}")
 # shellcheck source=contrib/common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "$self")/common.sh" || exit 1
+# shellcheck source=test/lib/tap.sh
+. "$WIMM_TOP/test/lib/tap.sh" || exit 1
 
 usage() {
     cat <<END
@@ -17,12 +20,14 @@ usage: contrib/check.sh [OPTIONS] [SUITE...]
 
 Installs what is missing as contrib/setup.sh does, builds with gcc and clang, and
 runs every test, or only the suites that are named. Tests that need an RDMA
-device run on this machine's, or in the Soft-RoCE VM. The output of each suite is
-kept in build-gcc/check/. The last line counts tests; the exit status is 0 only if
-none failed and all could run.
+device run on this machine's, or in the Soft-RoCE VM (always there with
+WIMM_FORCE_VM=y). The output of each suite is kept in build-gcc/check-logs/. The
+last line counts tests; the exit status is 0 only if none failed and all could
+run.
 
 Options
   --list    print the names of the suites
+  --long    also run the transport tests with the sanitizers in the VM
   --help    this text
 END
 }
@@ -31,175 +36,244 @@ END
 gcc_build=$WIMM_TOP/build-gcc
 clang_build=$WIMM_TOP/build-clang
 asan_build=$WIMM_TOP/build-asan
-logs=$WIMM_TOP/build-gcc/check
+logs=$gcc_build/check-logs
+
+suites=(format build unit wimm_run configure distcheck sanitizers vm uct
+        selection clients demo)
+
+# Longest time for one suite, in seconds: about ten times what it takes
+suite_limit=1200
+
+# ---------------------------------------------------------------- the suites
+
+# Files of the project that match: those that git knows, or those that are there
+# if this is no checkout
+files() {
+    if [ -e "$WIMM_TOP/.git" ]; then
+        git -C "$WIMM_TOP" -c safe.directory="$WIMM_TOP" ls-files -- "$@"
+    else
+        (cd "$WIMM_TOP" && ls -d -- "$@")
+    fi
+}
+
+scripts_parse() {
+    local file status=0
+
+    for file; do
+        bash -n "$file" || status=1
+    done
+    return $status
+}
+
+short_enough() {
+    wc -l -- "$@" | awk '$2 != "total" && $1 > 900 {print; bad = 1} END {exit bad}'
+}
+
+suite_format() {
+    local code scripts
+
+    cd "$WIMM_TOP" || exit 1
+    mapfile -t code < <(files '*.c' '*.h' '*.cc')
+    mapfile -t scripts < <(files '*.sh' .ci/run contrib/vm/wimm-vm \
+                               contrib/vm/guest-init contrib/vm/guest-run \
+                               src/tools/wimm-run.in)
+    tap_run "there are files to check" \
+        test ${#code[@]} -gt 10 -a ${#scripts[@]} -gt 10
+    tap_run "clang-format" clang-format --dry-run -Werror "${code[@]}"
+    tap_run "scripts parse" scripts_parse "${scripts[@]}"
+    tap_run "no source file is over 900 lines" short_enough "${code[@]}"
+    tap_done
+}
+
+# The tests are not optimized: they take much longer to compile than to run
+compile_tests() {
+    make -s --no-print-directory -C "$1" -j"$WIMM_JOBS" V=0 check TESTS=
+}
+
+suite_build() {
+    tap_run "gcc" wimm_build "$gcc_build" --enable-werror "CXXFLAGS=-g -O0"
+    tap_run "tests with gcc" compile_tests "$gcc_build"
+    tap_run "clang" wimm_build "$clang_build" --enable-werror CC=clang \
+        CXX=clang++ "CXXFLAGS=-O0"
+    tap_run "tests with clang" compile_tests "$clang_build"
+    tap_done
+}
+
+# make check: what needs no device. Counts the tests inside of its programs, and a
+# program that prints none as one.
+suite_unit() {
+    local dir=$gcc_build/test/gtest trs name count=0
+
+    rm -f "$dir"/*.trs
+    make -s -C "$dir" V=0 check >"$logs/make-check.log" 2>&1
+    for trs in "$dir"/*.trs; do
+        [ -f "$trs" ] || continue
+        name=$(basename "$trs" .trs)
+        count=$((count + 1))
+        cat "$dir/$name.log"
+        grep -q -a -E "$gtest_line|$tap_line" "$dir/$name.log" ||
+            tap_run "$name" grep -q '^:test-result: PASS' "$trs"
+    done
+    tap_run "make check ran its programs, and all passed" sh -c \
+        "test $count -gt 0 && ! grep -L '^:test-result: PASS' '$dir'/*.trs | grep ."
+    tap_done
+}
+
+suite_wimm_run() {
+    "$WIMM_TOP/test/loading/test_wimm_run.sh"
+}
+
+suite_configure() {
+    "$WIMM_TOP/test/build/test_configure.sh"
+}
+
+suite_distcheck() {
+    tap_run "make distcheck" make -s -C "$gcc_build" -j"$WIMM_JOBS" V=0 distcheck
+    tap_done
+}
+
+suite_sanitizers() {
+    tap_run "build with asan and ubsan" wimm_build "$asan_build" \
+        --enable-werror --enable-asan --enable-ubsan "CXXFLAGS=-g -O0"
+    tap_run "tests with asan and ubsan" compile_tests "$asan_build"
+
+    # UCX keeps what it allocates for the process
+    export ASAN_OPTIONS=detect_leaks=0
+    tap_run "unit tests" "$asan_build/test/gtest/gtest_unit"
+    [ -z "${WIMM_CHECK_LONG-}" ] ||
+        tap_run "transport tests" wimm_on_device single 900 \
+            "$asan_build/test/gtest/gtest_uct"
+    tap_done
+}
+
+suite_vm() {
+    wimm_need_vm || tap_skip_all "this machine has an RDMA device"
+    "$WIMM_TOP/test/vm/test_wimm_vm.sh"
+}
+
+suite_uct() {
+    wimm_on_device single 600 "$gcc_build/test/gtest/gtest_uct"
+}
+
+suite_selection() {
+    wimm_on_device single 600 "$WIMM_TOP/test/loading/test_selection.sh"
+}
+
+suite_clients() {
+    wimm_on_device pair 600 "$WIMM_TOP/test/clients/test_ucx_clients.sh"
+}
+
+suite_demo() {
+    local status table
+
+    "$WIMM_TOP/contrib/demo.sh" 2>&1 | tee "$logs/demo.out"
+    status=${PIPESTATUS[0]}
+    table=$(sed -n '/^  what  *size  result$/,$p' "$logs/demo.out")
+    tap_is "demo.sh: exit status" "$status" 0
+    tap_has "demo.sh ends with the table" "$table" "notified put, ping-pong"
+    tap_done
+}
+
+# ---------------------------------------------------------------- counting
+
+gtest_line='^\[  (     OK|FAILED |SKIPPED) \] .* \([0-9]+ ms\)$'
+gtest_ok='^\[       OK \] .* \([0-9]+ ms\)$'
+gtest_failed='^\[  FAILED  \] .* \([0-9]+ ms\)$'
+gtest_skipped='^\[  SKIPPED \] .* \([0-9]+ ms\)$'
+tap_line='^(not )?ok [0-9]+'
+tap_failed='^not ok [0-9]+'
+tap_skipped='^ok [0-9]+ .*# SKIP'
+tap_none='^1\.\.0 # SKIP'
+
 passed=0
 failed=0
 skipped=0
 notes=()
 timing=()
 
-# count LOG: the tests in the output of a suite, of googletest or in TAP. Sets
-# p, f, s and adds the reasons of skips to the notes.
-count() {
-    local line
-
-    p=$(grep -c -E '^\[       OK \]|^ok [0-9]+' "$1")
-    f=$(grep -c -E '^\[  FAILED  \] [^ ]+ \(|^not ok [0-9]+' "$1")
-    s=$(grep -c -E '^\[  SKIPPED \] [^ ]+ \(|^ok [0-9]+ .*# SKIP' "$1")
-    p=$((p - $(grep -c -E '^ok [0-9]+ .*# SKIP' "$1")))
-    while IFS= read -r line; do
-        notes+=("skipped: $2: $line")
-    done < <(grep -E '^\[  SKIPPED \] [^ ]+ \(|^ok [0-9]+ .*# SKIP' "$1")
-    while IFS= read -r line; do
-        notes+=("FAILED: $2: $line")
-    done < <(grep -E '^\[  FAILED  \] [^ ]+ \(|^not ok [0-9]+' "$1")
+lines() { # LOG PATTERN: how many
+    grep -c -a -E -- "$2" "$1"
 }
 
-# suite NAME COMMAND...: run and count. A suite that fails without a failed
-# test, or that ran no test, counts as one failure.
-suite() {
-    local name=$1 log=$logs/$1.log start=$SECONDS status p f s
+note() { # PREFIX LOG PATTERN: each line that matches
+    local line
 
-    shift
+    while IFS= read -r line; do
+        notes+=("$1: $line")
+    done < <(grep -a -E -- "$3" "$2")
+}
+
+# googletest gives the reason of a skip before the line that counts it
+skip_reasons() { # NAME LOG
+    local line
+
+    while IFS= read -r line; do
+        notes+=("skipped: $1: $line")
+    done < <(awk '
+                 want            {reason = $0; want = 0}
+                 / Skipped$/     {want = 1}
+                 $0 ~ "^\\[  SKIPPED \\] .* \\([0-9]+ ms\\)$" {
+                     sub(/^\[  SKIPPED \] /, ""); print $0 ": " reason
+                 }' "$2")
+    note "skipped: $1" "$2" "$tap_skipped|$tap_none"
+}
+
+# suite NAME: run it, and count the tests in its output, of googletest or in TAP. A
+# suite that fails without a failed test, that ran no test, or that ended before
+# its plan did, counts as one failure.
+suite() {
+    local name=$1 log=$logs/$1.log start=$SECONDS status p f s tap plan
+
     say "$name"
-    "$@" >"$log" 2>&1 </dev/null
+    wimm_job timeout -k 20 $suite_limit bash "$self" --run "$name" \
+        >"$log" 2>&1 </dev/null
     status=$?
-    count "$log" "$name"
-    if [ $status != 0 ] && [ "$f" = 0 ]; then
+
+    s=$(($(lines "$log" "$gtest_skipped") + $(lines "$log" "$tap_skipped") +
+         $(lines "$log" "$tap_none")))
+    f=$(($(lines "$log" "$gtest_failed") + $(lines "$log" "$tap_failed")))
+    tap=$(lines "$log" "$tap_line")
+    p=$(($(lines "$log" "$gtest_ok") + tap - $(lines "$log" "$tap_failed") -
+         $(lines "$log" "$tap_skipped")))
+    plan=$(awk '/^1\.\.[0-9]+/ {split($1, part, "[.][.]"); sum += part[2]}
+                END {print sum + 0}' "$log")
+    note "FAILED: $name" "$log" "$gtest_failed|$tap_failed"
+    skip_reasons "$name" "$log"
+
+    if [ $status != 0 ] && [ $f = 0 ]; then
         f=1
-        notes+=("FAILED: $name: ended with status $status, see $log")
+        notes+=("FAILED: $name: it ended with status $status, see $log")
+    elif [ "$tap" != "$plan" ]; then
+        f=$((f + 1))
+        notes+=("FAILED: $name: $tap tests of a plan of $plan, see $log")
     elif [ $((p + f + s)) = 0 ]; then
         f=1
         notes+=("FAILED: $name: it ran no test, see $log")
     fi
-    [ "$f" = 0 ] || tail -n 40 "$log"
+    [ $f = 0 ] || tail -n 40 "$log"
+
     passed=$((passed + p))
     failed=$((failed + f))
     skipped=$((skipped + s))
-    timing+=("$(printf '%5d s  %-14s %4d passed %d failed %d skipped' \
-                $((SECONDS - start)) "$name" "$p" "$f" "$s")")
+    timing+=("$(printf '%5d s  %-12s %4d passed, %d failed, %d skipped' \
+                $((SECONDS - start)) "$name" $p $f $s)")
     echo "   ${timing[-1]}"
 }
 
-# tap NUMBER NAME COMMAND...: a command as one test
-tap() {
-    local number=$1 name=$2
-
-    shift 2
-    if "$@"; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name"
-        return 1
-    fi
-}
-
-check_format() {
-    local files status=0
-
-    mapfile -t files < <(cd "$WIMM_TOP" && git ls-files '*.c' '*.h' '*.cc')
-    (cd "$WIMM_TOP" && tap 1 "clang-format" \
-        clang-format --dry-run -Werror "${files[@]}") || status=1
-    mapfile -t files < <(cd "$WIMM_TOP" && git ls-files '*.sh' .ci/run \
-                             contrib/vm/wimm-vm)
-    (cd "$WIMM_TOP" && tap 2 "scripts parse" bash -n "${files[@]}") || status=1
-    (cd "$WIMM_TOP" && tap 3 "no source file is over 900 lines" \
-        sh -c 'git ls-files "*.c" "*.h" "*.cc" | xargs wc -l |
-               awk "\$2 != \"total\" && \$1 > 900 {print; bad = 1}
-                    END {exit bad}"') || status=1
-    return $status
-}
-
-check_build() {
-    local status=0
-
-    # The tests are not optimized: they take much longer to compile than to run
-    tap 1 "gcc" wimm_build "$gcc_build" --enable-werror "CXXFLAGS=-g -O0" ||
-        status=1
-    tap 2 "clang" wimm_build "$clang_build" --enable-werror CC=clang \
-        CXX=clang++ "CXXFLAGS=-O0" || status=1
-    tap 3 "tests with gcc" make -s -C "$gcc_build" -j"$WIMM_JOBS" V=0 \
-        check TESTS= || status=1
-    tap 4 "tests with clang" make -s -C "$clang_build" -j"$WIMM_JOBS" V=0 \
-        check TESTS= || status=1
-    return $status
-}
-
-check_sanitizers() {
-    local status=0
-
-    tap 1 "build with asan and ubsan" wimm_build "$asan_build" \
-        --enable-werror --enable-asan --enable-ubsan "CXXFLAGS=-g -O0" ||
-        return 1
-    tap 2 "tests with asan and ubsan" make -s -C "$asan_build" \
-        -j"$WIMM_JOBS" V=0 check TESTS= || return 1
-    ASAN_OPTIONS=detect_leaks=0 "$asan_build/test/gtest/gtest_unit" || status=1
-    return $status
-}
-
-check_distcheck() {
-    tap 1 "make distcheck" make -s -C "$gcc_build" -j"$WIMM_JOBS" V=0 distcheck
-}
-
-in_build() {
-    WIMM_BUILD_DIR=$gcc_build "$@"
-}
-
-# make check: what needs no device. Counts the tests inside of its programs.
-unit() {
-    local dir=$gcc_build/test/gtest trs name number=0 status=0
-
-    make -s -C "$dir" V=0 check >"$logs/make-check.log" 2>&1 || status=1
-    for trs in "$dir"/*.trs; do
-        name=$(basename "$trs" .trs)
-        cat "$dir/$name.log"
-        # A program that prints no tests of its own counts as one
-        if ! grep -q -E '^\[       OK \]|^\[  FAILED  \]|^(not )?ok [0-9]' \
-                "$dir/$name.log"; then
-            number=$((number + 1))
-            tap $number "$name" grep -q '^:test-result: PASS' "$trs" ||
-                status=1
-        fi
-    done
-    [ $status = 0 ] || tail -n 20 "$logs/make-check.log"
-    return $status
-}
-
-uct() {
-    wimm_on_device single 600 "$gcc_build/test/gtest/gtest_uct"
-}
-
-selection() {
-    in_build wimm_on_device single 300 \
-        "$WIMM_TOP/test/loading/test_selection.sh"
-}
-
-clients() {
-    in_build wimm_on_device pair 400 "$WIMM_TOP/test/clients/test_ucx_clients.sh"
-}
-
-vm() {
-    if wimm_need_vm; then
-        "$WIMM_TOP/test/vm/test_wimm_vm.sh"
-    else
-        echo "ok 1 - wimm-vm # SKIP this machine has an RDMA device"
-    fi
-}
-
-demo() {
-    "$WIMM_TOP/contrib/demo.sh" | tee "$logs/demo.out"
-    tap 1 "demo.sh ends with the table" sh -c \
-        "tail -n 12 '$logs/demo.out' | grep -q 'notified put, ping-pong'"
-}
-
-suites=(format build unit wimm_run configure distcheck sanitizers vm uct
-        selection clients demo)
+# ---------------------------------------------------------------- main
 
 chosen=()
 while [ $# -gt 0 ]; do
     case $1 in
     --list)    printf '%s\n' "${suites[@]}"; exit 0 ;;
+    --long)    export WIMM_CHECK_LONG=y ;;
     --help|-h) usage; exit 0 ;;
+    --run)
+        # One suite, in a process of its own
+        export WIMM_BUILD_DIR=$gcc_build
+        "suite_${2:?}"
+        exit
+        ;;
     -*)        die "unknown option '$1' (see --help)" ;;
     *)
         [[ " ${suites[*]} " = *" $1 "* ]] ||
@@ -209,26 +283,22 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[ ${#chosen[@]} -gt 0 ] || chosen=("${suites[@]}")
+
+# The caller's settings are for the caller's programs
+unset "${!UCX_@}" "${!GTEST_@}"
 
 start=$SECONDS
+wimm_lock
+# Not as a job: sudo may have to ask for a password
 "$WIMM_TOP/contrib/setup.sh" || {
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 }
 mkdir -p "$logs"
 
-[ ${#chosen[@]} -gt 0 ] || chosen=("${suites[@]}")
 for name in "${chosen[@]}"; do
-    case $name in
-    format)     suite format check_format ;;
-    build)      suite build check_build ;;
-    unit)       suite unit unit ;;
-    wimm_run)   suite wimm_run in_build "$WIMM_TOP/test/loading/test_wimm_run.sh" ;;
-    configure)  suite configure in_build "$WIMM_TOP/test/build/test_configure.sh" ;;
-    distcheck)  suite distcheck check_distcheck ;;
-    sanitizers) suite sanitizers check_sanitizers ;;
-    *)          suite "$name" "$name" ;;
-    esac
+    suite "$name"
 done
 
 echo

@@ -10,6 +10,8 @@ set -u
 build=${1:?the build folder}
 wimm_run=$build/src/tools/wimm-run
 pingpong=$build/examples/uct_wimm_pingpong
+# The caller's settings are for the caller's programs
+unset "${!UCX_@}"
 scratch=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT
 rows=()

@@ -8,7 +8,7 @@
 
 set -u
 # shellcheck source=contrib/common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/common.sh" || exit 1
 
 usage() {
     cat <<END
@@ -26,22 +26,27 @@ A second run installs, fetches and builds nothing again.
 END
 }
 
-case ${1-} in
-"")        ;;
---help|-h) usage; exit 0 ;;
-*)         die "unknown option '$1' (see --help)" ;;
-esac
+while [ $# -gt 0 ]; do
+    case $1 in
+    --help|-h) usage; exit 0 ;;
+    *)         die "unknown option '$1' (see --help)" ;;
+    esac
+done
 
 start=$SECONDS
+cd "$WIMM_TOP" || exit 1
+wimm_lock
+# Not as a job: sudo may have to ask for a password
 "$WIMM_TOP/contrib/setup.sh" --no-tests || exit 1
-wimm_build "$WIMM_TOP/build" || die "the build failed"
+wimm_job wimm_build "$WIMM_TOP/build" || die "the build failed"
+wimm_unlock
 
 if wimm_need_vm; then
     say "no RDMA device here: starting a VM with two Soft-RoCE devices"
 else
     say "using the RDMA device $(wimm_host_device) of this machine"
 fi
-wimm_on_device pair 300 "$WIMM_TOP/contrib/demo-steps.sh" "$WIMM_TOP/build"
+wimm_job wimm_on_device pair 300 "$WIMM_TOP/contrib/demo-steps.sh" "$WIMM_TOP/build"
 status=$?
 [ $status = 0 ] || die "the demo failed with status $status"
 say "done in $((SECONDS - start)) s"

@@ -9,7 +9,7 @@
 
 set -u
 # shellcheck source=contrib/common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/common.sh" || exit 1
 
 usage() {
     cat <<END
@@ -34,9 +34,9 @@ END
 packages_build="gcc g++ make autoconf automake libtool pkg-config xz-utils
     ca-certificates dpkg-dev libc6-dev libucx-dev ucx-utils libibverbs-dev
     librdmacm-dev libnuma-dev libgtest-dev"
-packages_run="iproute2 procps ibverbs-providers ibverbs-utils"
+packages_run="iproute2 procps ibverbs-providers ibverbs-utils tcpdump"
 packages_vm="qemu-system-x86 busybox-static kmod cpio"
-packages_test="clang clang-format git tcpdump"
+packages_test="clang clang-format git"
 
 # The packages of a list that are not installed
 missing_packages() {
@@ -48,29 +48,26 @@ missing_packages() {
     done
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
-    else
-        die "these packages have to be installed by root, and there is no" \
-            "sudo: apt-get install --no-install-recommends $missing"
-    fi
-}
-
 install_packages() {
-    local log=$WIMM_CACHE_DIR/apt.log
+    local log=$WIMM_CACHE_DIR/apt.log sudo=() apt
+
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null ||
+            die "root has to install these packages, and there is no sudo:" \
+                "apt-get install --no-install-recommends $missing"
+        sudo=(sudo)
+    fi
+    apt=("${sudo[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get
+         -o DPkg::Lock::Timeout=300)
 
     say "installing with apt-get: $missing"
-    as_root apt-get update >"$log" 2>&1 ||
+    "${apt[@]}" update >"$log" 2>&1 ||
         die "apt-get update failed: $(grep -m 1 -E '^(E|W):' "$log")" \
             "(all of it: $log)"
     # What apt says goes to the log; here, a line for each package as it is ready
     # shellcheck disable=SC2086
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y \
-        --no-install-recommends $missing 2>&1 | tee -a "$log" |
-        sed -u -n 's/^Setting up \([^ ]*\).*/   \1/p'
+    "${apt[@]}" install -y --no-install-recommends $missing 2>&1 |
+        tee -a "$log" | sed -u -n 's/^Setting up \([^ ]*\).*/   \1/p'
     [ "${PIPESTATUS[0]}" = 0 ] ||
         die "apt-get install failed: $(grep -m 1 '^E:' "$log")" \
             "(all of it: $log)"
@@ -94,6 +91,9 @@ write_sources() {
 fetch_ucx_source() {
     local version debian dir tmp log=$WIMM_CACHE_DIR/ucx-src.log apt
 
+    # Then the user says where the source of another UCX is
+    [[ ${WIMM_CONFIGURE_OPTIONS-} != *--with-ucx-src=* ]] || return 0
+
     version=$(ucx_info -v 2>/dev/null |
               sed -n 's/^# \(Library version:\|Version\) \([0-9.]*\).*/\2/p' |
               head -n 1)
@@ -105,14 +105,15 @@ fetch_ucx_source() {
     debian=$(dpkg-query -W -f '${source:Version}' libucx0 2>/dev/null)
     [ "${debian%%-*}" = "$version" ] ||
         die "the UCX in PATH ($version) is not Debian's (${debian:-none}):" \
-            "unpack its source and give configure --with-ucx-src=DIR"
+            "unpack its source, and set WIMM_CONFIGURE_OPTIONS to" \
+            "'--with-ucx-src=DIR' (and '--with-ucx=PREFIX' if need be)"
 
     say "fetching the source of UCX $debian (its internal headers)"
     rm -rf "$WIMM_CACHE_DIR"/ucx-src.tmp.*
     tmp=$(mktemp -d "$WIMM_CACHE_DIR/ucx-src.tmp.XXXXXX")
     mkdir -p "$tmp/sources" "$tmp/lists/partial" "$tmp/apt"
     write_sources "$tmp/sources"
-    apt=(apt-get -o Dir::Etc::sourcelist=/dev/null
+    apt=(env LC_ALL=C apt-get -o Dir::Etc::sourcelist=/dev/null
          -o "Dir::Etc::sourceparts=$tmp/sources" -o "Dir::State::lists=$tmp/lists"
          -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User="$(id -un)")
     {
@@ -127,7 +128,7 @@ fetch_ucx_source() {
     }
 
     mkdir -p "$WIMM_CACHE_DIR/ucx-src"
-    mv "$tmp/ucx-$version" "$dir"
+    mv -T "$tmp/ucx-$version" "$dir"
     rm -rf "$tmp"
 }
 
@@ -165,7 +166,7 @@ if [ $print_only = yes ]; then
     exit 0
 fi
 
-mkdir -p "$WIMM_CACHE_DIR" || die "cannot create $WIMM_CACHE_DIR"
+wimm_lock
 [ -z "$missing" ] || install_packages
 fetch_ucx_source
 if [ $build_only = no ] && wimm_need_vm; then

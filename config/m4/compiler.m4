@@ -5,6 +5,19 @@
 #
 
 #
+# Before autoconf looks for one, whose own message names no package.
+#
+AC_DEFUN([WIMM_CHECK_HAVE_CC], [
+    wimm_cc=$CC
+    for cc in gcc clang cc; do
+        AS_IF([test -z "$wimm_cc" && command -v $cc >/dev/null 2>&1],
+              [wimm_cc=$cc])
+    done
+    AS_IF([test -z "$wimm_cc"],
+          [AC_MSG_ERROR([no C compiler was found: install gcc, or name one with CC=])])
+])
+
+#
 # Language and warnings. CFLAGS and CXXFLAGS stay the user's: what the project
 # needs is in WIMM_CFLAGS and WIMM_CXXFLAGS.
 #

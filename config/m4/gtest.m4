@@ -20,6 +20,11 @@ AC_DEFUN([WIMM_CHECK_GTEST], [
            save_LIBS=$LIBS
            CXXFLAGS="$CXXFLAGS -std=gnu++14"
            LIBS="-lgtest -lpthread $LIBS"
+           AC_MSG_CHECKING([whether the C++ compiler works])
+           AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])],
+                             [AC_MSG_RESULT([yes])],
+                             [AC_MSG_RESULT([no])
+                              AC_MSG_ERROR([the C++ compiler '$CXX' does not work, googletest needs one: install g++, or configure with --disable-gtest])])
            AC_MSG_CHECKING([for googletest])
            AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <gtest/gtest.h>]],
                                            [[int argc = 0; testing::InitGoogleTest(&argc, (char**)0);]])],

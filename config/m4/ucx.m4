@@ -17,7 +17,8 @@ AC_DEFUN([WIMM_CHECK_UCX], [
     AS_CASE([$with_ucx],
             [no],        [AC_MSG_ERROR([wimm is a module of UCX and cannot be built --without-ucx])],
             [yes|guess], [AC_PATH_PROG([UCX_INFO], [ucx_info])],
-            [AC_PATH_PROG([UCX_INFO], [ucx_info], [], [$with_ucx/bin])
+            [ucx_prefix=`cd "$with_ucx" 2>/dev/null && pwd`
+             AC_PATH_PROG([UCX_INFO], [ucx_info], [], [$ucx_prefix/bin])
              AS_IF([test -z "$UCX_INFO"],
                    [AC_MSG_ERROR([$with_ucx/bin/ucx_info was not found: --with-ucx takes the prefix that UCX was installed to])])])
     AS_IF([test -z "$UCX_INFO"],
