@@ -91,8 +91,8 @@ uct_perftest() {
     # both sides are on one device
     echo "-- stock ucx_perftest, UCT: $test, transport wimm on $client_dev"
     both "$test" 13337 \
-        "$wimm_run" ucx_perftest -c 0 -- \
-        "$wimm_run" ucx_perftest -c 1 -d "$client_dev" -x wimm -t "$test" \
+        "$wimm_run" ucx_perftest -- \
+        "$wimm_run" ucx_perftest -d "$client_dev" -x wimm -t "$test" \
             -s "$size" -n 500 -w 50 -f 127.0.0.1
     row "UCT $test (ucx_perftest)" "$size B" \
         "$(perftest_field 2) us median, wimm/$client_dev to itself"
@@ -105,9 +105,9 @@ ucp_perftest() {
     echo "-- stock ucx_perftest, UCP: $test, UCX_TLS=wimm,ud_verbs:aux," \
          "$client_dev to $server_dev"
     both "$test" 13337 \
-        env "UCX_NET_DEVICES=$server_dev" "$wimm_run" ucx_perftest -c 0 -- \
+        env "UCX_NET_DEVICES=$server_dev" "$wimm_run" ucx_perftest -- \
         env "UCX_NET_DEVICES=$client_dev" UCX_LOG_LEVEL=info "$wimm_run" \
-            ucx_perftest -c 1 -t "$test" -s "$size" -n 200 -w 20 -f 127.0.0.1
+            ucx_perftest -t "$test" -s "$size" -n 200 -w 20 -f 127.0.0.1
     lanes=$(grep -o 'rma(wimm/[^ )]*)' "$scratch/client" | head -n 1)
     [ -n "$lanes" ] || { cat "$scratch/client"; fail "$test did not run over wimm"; }
     row "UCP $test (ucx_perftest)" "$size B" "$(perftest_field "$3") $4, $lanes"

@@ -38,7 +38,7 @@ class test_am : public uct_test {
         uint64_t next = 0;
 
         receiver().set_am_handler(AM_ID, [&](void *data, size_t, unsigned) {
-            EXPECT_EQ(next, *static_cast<uint64_t *>(data));
+            EXPECT_EQ(next, u64_at(data));
             ++next;
             return UCS_OK;
         });
@@ -263,10 +263,10 @@ TEST_F(test_am, handler_sends_back)
     unsigned got = 0;
 
     receiver().set_am_handler(AM_ID, [&](void *data, size_t, unsigned) {
-        return send_short(receiver(), 0, *static_cast<uint64_t *>(data) + 1);
+        return send_short(receiver(), 0, u64_at(data) + 1);
     });
     sender().set_am_handler(AM_ID, [&](void *data, size_t, unsigned) {
-        EXPECT_EQ(got + 1, *static_cast<uint64_t *>(data));
+        EXPECT_EQ(got + 1, u64_at(data));
         return (++got < count) ? send_short(sender(), 0, got) : UCS_OK;
     });
     ASSERT_OK(send_short(sender(), 0, 0));

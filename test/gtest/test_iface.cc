@@ -199,12 +199,83 @@ TEST_F(test_iface, unsignaled_limit_of_one)
 
 TEST_F(test_iface, two_interfaces_close_in_any_order)
 {
-    open_pair();
-    imm_sink *sink = new imm_sink(receiver());
+    const int num_qps = rc_state::device_num_qps();
 
-    ASSERT_OK(notify(sender(), 0, 1));
-    ASSERT_TRUE(wait_for([&]() { return sink->count() == 1; }));
-    delete sink;
-    close(sender());
-    progress_rounds();
+    ASSERT_GE(num_qps, 0);
+    for (bool sender_first : { true, false }) {
+        open_pair();
+        {
+            imm_sink sink(receiver());
+
+            ASSERT_OK(notify(sender(), 0, 1));
+            ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
+        }
+        flush(sender());
+
+        /* The other one is left with an endpoint whose peer is gone, and is of
+         * use for others */
+        close(sender_first ? sender() : receiver());
+        ASSERT_EQ(1u, m_entities.size());
+        EXPECT_EQ(num_qps + 1, rc_state::device_num_qps());
+        progress_rounds();
+        EXPECT_TRUE(sender().errors.empty());
+
+        open();
+        entity::connect(sender(), 1, receiver(), 1);
+        imm_sink sink(receiver());
+        ASSERT_OK(notify(sender(), 1, 2));
+        ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
+        EXPECT_EQ(1, sink.got[0].ep_index);
+        sink.pause();
+        for (const auto &e : m_entities) {
+            e->destroy_eps();
+            check_tx_accounting(*e);
+        }
+        m_entities.clear();
+        EXPECT_EQ(num_qps, rc_state::device_num_qps());
+    }
+}
+
+/* What the interface says of itself is what rc_verbs says, and an address */
+TEST_F(test_iface, attributes_are_those_of_rc_verbs)
+{
+    entity::open_params params;
+
+    params.tl_name = "rc_verbs";
+    open();
+    open(config_list(), params);
+
+    const uct_iface_attr_t &ours = sender().attr(), &base = receiver().attr();
+
+    EXPECT_EQ(base.cap.flags, ours.cap.flags);
+    EXPECT_EQ(base.cap.event_flags, ours.cap.event_flags);
+    EXPECT_EQ(base.cap.put.max_short, ours.cap.put.max_short);
+    EXPECT_EQ(base.cap.put.max_bcopy, ours.cap.put.max_bcopy);
+    EXPECT_EQ(base.cap.put.min_zcopy, ours.cap.put.min_zcopy);
+    EXPECT_EQ(base.cap.put.max_zcopy, ours.cap.put.max_zcopy);
+    EXPECT_EQ(base.cap.put.max_iov, ours.cap.put.max_iov);
+    EXPECT_EQ(base.cap.get.max_bcopy, ours.cap.get.max_bcopy);
+    EXPECT_EQ(base.cap.get.min_zcopy, ours.cap.get.min_zcopy);
+    EXPECT_EQ(base.cap.get.max_zcopy, ours.cap.get.max_zcopy);
+    EXPECT_EQ(base.cap.get.max_iov, ours.cap.get.max_iov);
+    EXPECT_EQ(base.cap.am.max_short, ours.cap.am.max_short);
+    EXPECT_EQ(base.cap.am.max_bcopy, ours.cap.am.max_bcopy);
+    EXPECT_EQ(base.cap.am.max_zcopy, ours.cap.am.max_zcopy);
+    EXPECT_EQ(base.cap.am.max_hdr, ours.cap.am.max_hdr);
+    EXPECT_EQ(base.cap.am.max_iov, ours.cap.am.max_iov);
+    EXPECT_EQ(base.device_addr_len, ours.device_addr_len);
+    EXPECT_EQ(base.ep_addr_len, ours.ep_addr_len);
+    EXPECT_EQ(base.max_num_eps, ours.max_num_eps);
+    EXPECT_EQ(base.priority, ours.priority);
+    EXPECT_EQ(0u, base.iface_addr_len);
+    EXPECT_EQ(base.bandwidth.shared, ours.bandwidth.shared);
+    EXPECT_EQ(base.bandwidth.dedicated, ours.bandwidth.dedicated);
+    EXPECT_EQ(base.latency.c, ours.latency.c);
+    EXPECT_EQ(base.overhead, ours.overhead);
+
+    /* Put to use in test_put_imm, and bounded by the queue pair */
+    EXPECT_EQ(rc_state::max_inline(sender()), ours.cap.put.max_short);
+    EXPECT_GE(ours.cap.put.max_short, 64u);
+    EXPECT_GE(ours.cap.am.max_bcopy, ours.cap.am.max_short);
+    EXPECT_GE(ours.cap.put.max_zcopy, size_t(1024 * 1024));
 }

@@ -465,14 +465,14 @@ const unsigned test_poll_error::num_eps;
 
 TEST_F(test_poll_error, of_sends)
 {
-    expect_error("ibv_poll_cq(tx) returned -1");
+    expect_error("ibv_poll_cq(tx)");
     fail(false, true);
     EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, notify(sender(), 2, 2));
 }
 
 TEST_F(test_poll_error, of_receives)
 {
-    expect_error("ibv_poll_cq(rx) returned -1");
+    expect_error("ibv_poll_cq(rx)");
     fail(true, false);
     sender().destroy_eps();
     check_tx_accounting(sender());
@@ -480,14 +480,14 @@ TEST_F(test_poll_error, of_receives)
 
 TEST_F(test_poll_error, of_both)
 {
-    expect_error("ibv_poll_cq(rx) returned -1");
-    expect_error("ibv_poll_cq(tx) returned -1");
+    expect_error("ibv_poll_cq(rx)");
+    expect_error("ibv_poll_cq(tx)");
     fail(true, true);
 }
 
 TEST_F(test_poll_error, endpoints_destroyed_by_the_error_handler)
 {
-    expect_error("ibv_poll_cq(tx) returned -1");
+    expect_error("ibv_poll_cq(tx)");
     sender().on_error = [&](uct_ep_h ep, ucs_status_t) {
         sender().destroy_ep(sender().ep_index(ep));
         return UCS_OK;

@@ -270,7 +270,7 @@ TEST_F(test_imm_handler, answers_with_active_message)
     std::vector<uint64_t> got;
 
     sender().set_am_handler(2, [&](void *data, size_t, unsigned) {
-        got.push_back(*static_cast<uint64_t *>(data));
+        got.push_back(u64_at(data));
         return UCS_OK;
     });
     sink.on_imm = [&](const imm_sink::notification &n) {
@@ -462,8 +462,8 @@ TEST_F(test_imm_handler, removed_after_each_one_the_queue_bounds_what_waits)
 {
     const unsigned count = 2000, queue_len = 64;
 
-    /* A peer that sends as fast as it can to a handler that takes one at a time:
-     * what the others hold is missing in the receive queue, and the peer waits */
+    /* A peer that sends as fast as it can, a handler that takes one at a time:
+     * what the others hold is missing in the receive queue, the peer waits */
     open_pair({ { "IB_RX_QUEUE_LEN", std::to_string(queue_len) },
                 { "IB_TX_QUEUE_LEN", "256" } });
     imm_sink sink(receiver(), false);
@@ -496,7 +496,7 @@ TEST_F(test_imm_handler, active_message_does_not_overtake_what_waits)
     std::vector<uint64_t> order;
 
     receiver().set_am_handler(4, [&](void *data, size_t, unsigned) {
-        order.push_back(*static_cast<uint64_t *>(data));
+        order.push_back(u64_at(data));
         return UCS_OK;
     });
     sink.on_imm = [&](const imm_sink::notification &n) {
@@ -542,7 +542,7 @@ TEST_F(test_imm_handler, active_messages_get_through_while_one_at_a_time_waits)
     entity::connect(sender(), 1, receiver(), 1);
     imm_sink sink(receiver(), false);
     uint32_t sent = 0, ams = 0;
-    unsigned got  = 0;
+    unsigned got = 0;
 
     receiver().set_am_handler(4, [&](void *, size_t, unsigned) {
         ++got;
@@ -553,8 +553,8 @@ TEST_F(test_imm_handler, active_messages_get_through_while_one_at_a_time_waits)
         while ((sent < count) && (notify(sender(), 0, sent) == UCS_OK)) {
             ++sent;
         }
-        if ((ams < count) && (uct_ep_am_short(sender().ep(1), 4, ams, NULL,
-                                              0) == UCS_OK)) {
+        if ((ams < count) &&
+            (uct_ep_am_short(sender().ep(1), 4, ams, NULL, 0) == UCS_OK)) {
             ++ams;
         }
         sink.start();
@@ -568,8 +568,8 @@ TEST_F(test_imm_handler, waiting_ones_with_aligned_active_messages)
 {
     entity::open_params params;
 
-    /* The payload begins at the alignment, so UCX's header in front of it, where
-     * the receive begins, is at an odd address */
+    /* The payload begins at the alignment, so UCX's header in front of it,
+     * where the receive begins, is at an odd address */
     params.am_alignment = 64;
     open_pair(config_list(), params);
     mapped_buffer dst(64, receiver());

@@ -245,7 +245,7 @@ TEST_F(test_put_imm, order_with_active_messages_and_plain_puts)
     /* A plain put, an active message, a notified put, and so on: each of the
      * two tells that what was posted before has arrived */
     receiver().set_am_handler(0, [&](void *data, size_t, unsigned) {
-        EXPECT_EQ(next, *static_cast<uint64_t *>(data));
+        EXPECT_EQ(next, u64_at(data));
         EXPECT_EQ(2 * (next / 2), 2 * sink.count());
         ++next;
         return UCS_OK;
@@ -286,7 +286,7 @@ TEST_F(test_put_imm, order_with_active_messages_without_waiting)
     std::vector<uint64_t> order;
 
     receiver().set_am_handler(0, [&](void *data, size_t, unsigned) {
-        order.push_back(*static_cast<uint64_t *>(data));
+        order.push_back(u64_at(data));
         return UCS_OK;
     });
     sink.on_imm = [&](const imm_sink::notification &n) {

@@ -14,6 +14,7 @@ extern "C" {
 #include <ucs/async/async.h>
 }
 
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -208,6 +209,16 @@ struct completion {
         return uct.status;
     }
 };
+
+
+/* What an active message carries first; its data need not be aligned */
+static inline uint64_t u64_at(const void *data)
+{
+    uint64_t value;
+
+    memcpy(&value, data, sizeof(value));
+    return value;
+}
 
 
 uint8_t pattern_byte(uint64_t seed, size_t index);

@@ -37,9 +37,12 @@ unsigned rc_state::rx_in_use(const entity &e)
          chunk                          = chunk->next) {
         count += chunk->num_elems;
     }
-    for (const ucs_mpool_elem_t *elem = mp->freelist; elem != nullptr;
-         elem                         = elem->next) {
+
+    /* Copied, since elements need not be aligned */
+    const void *elem = mp->freelist;
+    while (elem != nullptr) {
         --count;
+        memcpy(&elem, elem, sizeof(elem));
     }
     return count;
 }
@@ -64,9 +67,26 @@ unsigned rc_state::num_dead_qps(const entity &e)
     return ucs_list_length(&iface(e)->qp_gc_list);
 }
 
+void rc_state::for_each_dead_qp(
+        const entity &e,
+        const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func)
+{
+    uct_rc_iface_qp_cleanup_ctx_t *ctx, *tmp;
+
+    ucs_list_for_each_safe(ctx, tmp, &iface(e)->qp_gc_list, list) {
+        func(ctx);
+    }
+}
+
 unsigned rc_state::rx_max_poll(const entity &e)
 {
     return iface(e)->super.config.rx_max_poll;
+}
+
+size_t rc_state::max_inline(const entity &e)
+{
+    return reinterpret_cast<uct_rc_verbs_iface_t *>(e.iface())
+            ->config.max_inline;
 }
 
 bool rc_state::fence_waits(const entity &e, unsigned index)

@@ -32,7 +32,15 @@ unsigned rx_available(const entity &e);
 unsigned rx_batch(const entity &e);
 
 int cq_available(const entity &e);
+
+/* Queue pairs of destroyed endpoints */
 unsigned num_dead_qps(const entity &e);
+void for_each_dead_qp(
+        const entity &e,
+        const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func);
+
+/* Most bytes that a request can carry itself */
+size_t max_inline(const entity &e);
 
 /* Most completions of receives that are taken in one poll */
 unsigned rx_max_poll(const entity &e);
@@ -61,8 +69,7 @@ int raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr);
 class verbs_fault {
   public:
     typedef std::function<int(const void *)> func_t;
-    typedef std::function<int(const struct ibv_qp *,
-                              const struct ibv_send_wr *)>
+    typedef std::function<int(const struct ibv_qp *, const struct ibv_send_wr *)>
             send_func_t;
 
     enum verb_t {

@@ -76,9 +76,8 @@ class uct_test : public test_base {
     void close(entity &e);
 
     /* Open two sides with connected endpoints 0 */
-    void
-    open_pair(const config_list &config         = config_list(),
-              const entity::open_params &params = entity::open_params());
+    void open_pair(const config_list &config         = config_list(),
+                   const entity::open_params &params = entity::open_params());
 
     entity &sender() const
     {

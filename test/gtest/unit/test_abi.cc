@@ -8,9 +8,11 @@
 
 extern "C" {
 #include <uct/ib/wimm/wimm_abi.h>
+#include <uct/ib/wimm/wimm_compat.h>
 }
 
 #include <cstring>
+#include <map>
 
 
 /* The load-time guard */
@@ -59,14 +61,40 @@ TEST_F(test_abi, module_fits_the_installed_ucx)
 
 TEST_F(test_abi, table_has_the_classes_that_the_module_derives_from)
 {
-    const char *names[] = { "uct_base_iface_t",     "uct_ib_iface_t",
-                            "uct_rc_iface_t",       "uct_rc_ep_t",
-                            "uct_rc_verbs_iface_t", "uct_rc_verbs_ep_t" };
+    const std::map<std::string, size_t> sizes = {
+        { "uct_base_iface_t", sizeof(uct_base_iface_t) },
+        { "uct_ib_iface_t", sizeof(uct_ib_iface_t) },
+        { "uct_rc_iface_t", sizeof(uct_rc_iface_t) },
+        { "uct_rc_ep_t", sizeof(uct_rc_ep_t) },
+        { "uct_rc_verbs_iface_t", sizeof(uct_rc_verbs_iface_t) },
+        { "uct_rc_verbs_ep_t", sizeof(uct_rc_verbs_ep_t) },
+        { "uct_rc_verbs_iface_config_t", sizeof(uct_rc_verbs_iface_config_t) }
+    };
 
-    ASSERT_EQ(6u, m_real.num_classes);
+    std::map<std::string, size_t> found;
     for (unsigned i = 0; i < m_real.num_classes; ++i) {
-        EXPECT_STREQ(names[i], m_real.classes[i].loaded->name);
+        found[m_real.classes[i].loaded->name] = m_real.classes[i].built_size;
+        EXPECT_EQ(m_real.classes[i].built_size, m_real.classes[i].loaded->size);
     }
+    for (const auto &size : sizes) {
+        ASSERT_EQ(1u, found.count(size.first)) << size.first;
+        EXPECT_EQ(size.second, found[size.first]) << size.first;
+    }
+    EXPECT_EQ(m_real.num_classes, found.size()); /* None twice */
+}
+
+TEST_F(test_abi, size_of_the_configuration_is_that_of_the_loaded_transport)
+{
+    /* Not our own header's: rc_verbs' entry says what is loaded */
+    for (unsigned i = 0; i < m_real.num_classes; ++i) {
+        if (!strcmp(m_real.classes[i].loaded->name,
+                    "uct_rc_verbs_iface_config_t")) {
+            EXPECT_EQ(uct_rc_verbs_tl.config.size,
+                      m_real.classes[i].loaded->size);
+            return;
+        }
+    }
+    FAIL() << "not in the table";
 }
 
 TEST_F(test_abi, each_class_size_is_compared)

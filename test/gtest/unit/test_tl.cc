@@ -6,6 +6,12 @@
 
 #include "tl_test.h"
 
+extern "C" {
+#include <uct/ib/base/ib_verbs.h>
+}
+
+#include <cstring>
+
 
 /* Registration of the transport with UCX's ib component */
 class test_tl : public tl_test {};
@@ -66,6 +72,23 @@ TEST_F(test_tl, registered_again_after_cleanup)
     }
 }
 
+TEST_F(test_tl, registered_twice_warns_and_changes_nothing)
+{
+    ASSERT_OK(uct_wimm_tl_register(&m_abi));
+    const std::vector<std::string> tls     = component_tls();
+    const std::vector<std::string> configs = config_entries();
+
+    /* As from a second module of another folder */
+    expect_log(UCS_LOG_LEVEL_WARN, "registered already");
+    EXPECT_STATUS(UCS_ERR_ALREADY_EXISTS, uct_wimm_tl_register(&m_abi));
+    EXPECT_EQ(tls, component_tls());
+    EXPECT_EQ(configs, config_entries());
+
+    uct_wimm_tl_cleanup();
+    EXPECT_EQ(0, count(component_tls(), "wimm"));
+    EXPECT_EQ(0, count(config_entries(), "WIMM_"));
+}
+
 TEST_F(test_tl, wrong_version_warns_once_and_changes_nothing)
 {
     const std::vector<std::string> tls     = component_tls();
@@ -103,4 +126,58 @@ TEST_F(test_tl, name_and_prefix_have_no_others)
      * hide the other */
     EXPECT_EQ(0, count(component_tls(), "wimm"));
     EXPECT_EQ(0, count(config_entries(), "WIMM_"));
+}
+
+
+/* Devices that wimm cannot use, which need not be there for it */
+class test_devices : public tl_test {
+  protected:
+    test_devices()
+    {
+        memset(&m_device, 0, sizeof(m_device));
+        memset(&m_context, 0, sizeof(m_context));
+        memset(&m_md, 0, sizeof(m_md));
+        strcpy(m_device.name, "fake0");
+        m_device.node_type               = IBV_NODE_CA;
+        m_device.transport_type          = IBV_TRANSPORT_IB;
+        m_context.device                 = &m_device;
+        m_md.dev.ibv_context             = &m_context;
+        IBV_DEV_ATTR(&m_md.dev, max_srq) = 1;
+    }
+
+    void expect_refused(const std::string &reason)
+    {
+        uct_tl_device_resource_t *devices = NULL;
+        unsigned num_devices              = 0;
+
+        log_level(UCS_LOG_LEVEL_DIAG);
+        expect_log(UCS_LOG_LEVEL_DIAG, reason);
+        EXPECT_STATUS(UCS_ERR_UNSUPPORTED,
+                      uct_wimm_tl.query_devices(&m_md.super, &devices,
+                                                &num_devices));
+        EXPECT_EQ(NULL, devices);
+        EXPECT_EQ(0u, num_devices);
+
+        const std::vector<std::string> lines = logged(UCS_LOG_LEVEL_DIAG);
+
+        ASSERT_EQ(1u, lines.size());
+        EXPECT_NE(std::string::npos, lines[0].find("fake0")) << lines[0];
+    }
+
+    struct ibv_device m_device;
+    struct ibv_context m_context;
+    uct_ib_md_t m_md;
+};
+
+
+TEST_F(test_devices, iwarp_is_refused)
+{
+    m_device.transport_type = IBV_TRANSPORT_IWARP;
+    expect_refused("is an iWARP device");
+}
+
+TEST_F(test_devices, without_shared_receive_queue_is_refused)
+{
+    IBV_DEV_ATTR(&m_md.dev, max_srq) = 0;
+    expect_refused("has no shared receive queue");
 }
