@@ -134,5 +134,6 @@ echo "  what                                    size  result"
 echo "  ---------------------------------- ---------  --------------------------"
 printf '%s\n' "${rows[@]}"
 [ -z "${WIMM_VM-}" ] ||
-    echo "  (an emulated CPU and Soft-RoCE: it works, these are no speeds)"
+    echo "  (an emulated CPU and Soft-RoCE: it works, but these are no speeds; near" \
+         "4000 us is the guest's clock tick)"
 echo

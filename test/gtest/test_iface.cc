@@ -222,11 +222,13 @@ TEST_F(test_iface, two_interfaces_close_in_any_order)
 
         open();
         entity::connect(sender(), 1, receiver(), 1);
-        imm_sink sink(receiver());
-        ASSERT_OK(notify(sender(), 1, 2));
-        ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
-        EXPECT_EQ(1, sink.got[0].ep_index);
-        sink.pause();
+        {
+            imm_sink sink(receiver());
+
+            ASSERT_OK(notify(sender(), 1, 2));
+            ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
+            EXPECT_EQ(1, sink.got[0].ep_index);
+        }
         for (const auto &e : m_entities) {
             e->destroy_eps();
             check_tx_accounting(*e);
