@@ -76,7 +76,8 @@ typedef ucs_status_t (*uct_wimm_imm_handler_t)(void *arg, uct_ep_h ep,
  *
  * While there is no handler, notifications wait in the order of their arrival.
  * Each of them holds one receive request, so their number is bounded by the
- * length of the receive queue (UCX_WIMM_RX_QUEUE_LEN). All endpoints of the
+ * length of the receive queue (UCX_WIMM_RX_QUEUE_LEN), and one batch of
+ * completions (UCX_WIMM_RX_MAX_POLL) if a handler removes itself. All endpoints of the
  * interface share that queue, also for active messages: when waiting
  * notifications hold all of it, the peers' queue pairs wait (RNR) until a handler
  * is set. With UCX_WIMM_RNR_RETRY_COUNT at its default of 7 they wait for as long

@@ -43,10 +43,16 @@ UCS_CLASS_INIT_FUNC(uct_wimm_ep_t, const uct_ep_params_t *params)
         return UCS_ERR_NO_MEMORY;
     }
 
-    /* Not UCS_CLASS_CALL_SUPER_INIT, which returns on an error */
+    /* Not UCS_CLASS_CALL_SUPER_INIT, which returns on an error. If the queue pair
+     * cannot be initialized, rc_verbs leaves the endpoint, which is released now,
+     * on the interface's list. */
+    self->super.super.list.next = NULL;
     status = uct_rc_verbs_ep_t_init(&self->super, _myclass->superclass,
                                     _init_count, params);
     if (status != UCS_OK) {
+        if (self->super.super.list.next != NULL) {
+            ucs_list_del(&self->super.super.list);
+        }
         ucs_free(dead_qp);
         return status;
     }

@@ -46,7 +46,7 @@ static UCS_F_ALWAYS_INLINE uct_ib_iface_recv_desc_t *uct_wimm_iface_wc_desc(
     return (uct_ib_iface_recv_desc_t *)(uintptr_t)wc->wr_id;
 }
 
-/* Verbs return the error instead of setting errno. @return Whether it is new. */
+/* Posting returns an error number, polling -1. @return Whether it is new. */
 static UCS_F_NOINLINE int uct_wimm_iface_device_error(uct_wimm_iface_t *iface,
                                                       unsigned flag,
                                                       const char *name, int ret)
@@ -58,7 +58,7 @@ static UCS_F_NOINLINE int uct_wimm_iface_device_error(uct_wimm_iface_t *iface,
     iface->device_errors |= flag;
     ucs_error("%s on " UCT_IB_IFACE_FMT " failed: %s", name,
               UCT_IB_IFACE_ARG(&iface->super.super.super),
-              strerror((ret < 0) ? -ret : ret));
+              (ret > 0) ? strerror(ret) : "the device gives no reason");
     return 1;
 }
 
