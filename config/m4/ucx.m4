@@ -18,6 +18,7 @@ AC_DEFUN([WIMM_CHECK_UCX], [
             [no],        [AC_MSG_ERROR([wimm is a module of UCX and cannot be built --without-ucx])],
             [yes|guess], [AC_PATH_PROG([UCX_INFO], [ucx_info])],
             [ucx_prefix=`cd "$with_ucx" 2>/dev/null && pwd`
+             AS_IF([test -z "$ucx_prefix"], [ucx_prefix=$with_ucx])
              AC_PATH_PROG([UCX_INFO], [ucx_info], [], [$ucx_prefix/bin])
              AS_IF([test -z "$UCX_INFO"],
                    [AC_MSG_ERROR([$with_ucx/bin/ucx_info was not found: --with-ucx takes the prefix that UCX was installed to])])])
