@@ -13,11 +13,8 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 top=$(cd "$here/../.." && pwd -P)
 # shellcheck source=test/lib/tap.sh
 . "$top/test/lib/tap.sh"
-
-build=${WIMM_BUILD_DIR:-}
-[ -n "$build" ] || for build in "$PWD" "$top/build"; do [ ! -x "$build/src/tools/wimm-run" ] || break; done
-[ -x "$build/src/tools/wimm-run" ] || { echo "Bail out! no build tree: set WIMM_BUILD_DIR"; exit 1; }
-run=$(cd "$build" && pwd -P)/src/tools/wimm-run
+# shellcheck source=test/lib/build_tree.sh
+. "$top/test/lib/build_tree.sh"
 
 grep -q -s ACTIVE /sys/class/infiniband/*/ports/*/state || tap_skip_all "there is no RDMA device with an active port"
 soft_roce=

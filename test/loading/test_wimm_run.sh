@@ -14,12 +14,8 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 top=$(cd "$here/../.." && pwd -P)
 # shellcheck source=test/lib/tap.sh
 . "$top/test/lib/tap.sh"
-
-build=${WIMM_BUILD_DIR:-}
-[ -n "$build" ] || for build in "$PWD" "$top/build"; do [ ! -x "$build/src/tools/wimm-run" ] || break; done
-[ -x "$build/src/tools/wimm-run" ] || { echo "Bail out! no build tree: set WIMM_BUILD_DIR"; exit 1; }
-build=$(cd "$build" && pwd -P)
-run=$build/src/tools/wimm-run
+# shellcheck source=test/lib/build_tree.sh
+. "$top/test/lib/build_tree.sh"
 module_dir=$build/src/uct/ib/wimm/.libs
 module=$module_dir/libuct_ib_wimm.so.0
 cc=${CC:-cc}
