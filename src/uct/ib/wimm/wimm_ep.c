@@ -206,10 +206,7 @@ void uct_wimm_ep_handle_tx_failure(uct_ib_iface_t *ib_iface, void *arg,
     count = (uint16_t)wc->wr_id - ep->super.txcnt.ci;
     uct_rc_txqp_purge_outstanding(rc_iface, &ep->super.super.txqp, status,
                                   ep->super.txcnt.ci + count, 0);
-    ep->super.txcnt.ci += count;
-    uct_rc_txqp_available_add(&ep->super.super.txqp, count);
-    uct_rc_iface_update_reads(rc_iface);
-    uct_rc_iface_add_cq_credits(rc_iface, count);
+    uct_wimm_ep_tx_completed(rc_iface, ep, count);
 
     uct_wimm_ep_failed(ep, status, wc, UCT_IB_DIR_TX);
     uct_rc_iface_arbiter_dispatch(rc_iface);

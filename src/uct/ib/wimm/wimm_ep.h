@@ -31,6 +31,17 @@ static UCS_F_ALWAYS_INLINE uct_wimm_ep_t *uct_wimm_ep_lookup(
 }
 
 
+/* Return the resources of "count" sends that have completed, well or not */
+static UCS_F_ALWAYS_INLINE void uct_wimm_ep_tx_completed(
+        uct_rc_iface_t *rc_iface, uct_wimm_ep_t *ep, uint16_t count)
+{
+    ep->super.txcnt.ci += count;
+    uct_rc_txqp_available_add(&ep->super.super.txqp, count);
+    uct_rc_iface_update_reads(rc_iface);
+    uct_rc_iface_add_cq_credits(rc_iface, count);
+}
+
+
 void uct_wimm_ep_destroy(uct_ep_h tl_ep);
 
 /**

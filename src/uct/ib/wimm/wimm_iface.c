@@ -382,10 +382,7 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
                                     ep->super.txcnt.ci + count);
         ucs_arbiter_group_schedule(&rc_iface->tx.arbiter,
                                    &ep->super.super.arb_group);
-        ep->super.txcnt.ci += count;
-        uct_rc_txqp_available_add(&ep->super.super.txqp, count);
-        uct_rc_iface_update_reads(rc_iface);
-        uct_rc_iface_add_cq_credits(rc_iface, count);
+        uct_wimm_ep_tx_completed(rc_iface, ep, count);
         uct_rc_iface_arbiter_dispatch(rc_iface);
     }
 

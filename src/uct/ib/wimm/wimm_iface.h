@@ -69,8 +69,7 @@ typedef struct uct_wimm_iface {
     } imm;
 
     /* Number of things that progress has to look at outside of the short path:
-     * queue pairs being destroyed, endpoints to fail, notifications to deliver
-     * late */
+     * queue pairs being destroyed, and endpoints to fail */
     unsigned deferred;
     ucs_list_link_t failed_eps;
 
