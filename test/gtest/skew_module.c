@@ -33,7 +33,12 @@
 
 #include <uct/ib/wimm/wimm_abi.c>
 #include <uct/ib/wimm/wimm_ep.c>
+#include <uct/ib/wimm/wimm_fc.c>
 #include <uct/ib/wimm/wimm_iface.c>
+#include <uct/ib/wimm/wimm_imm.c>
 #include <uct/ib/wimm/wimm_module.c>
+#include <uct/ib/wimm/wimm_pending.c>
+#include <uct/ib/wimm/wimm_put.c>
 #include <uct/ib/wimm/wimm_qp.c>
+#include <uct/ib/wimm/wimm_stats.c>
 #include <uct/ib/wimm/wimm_tl.c>

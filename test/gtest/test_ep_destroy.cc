@@ -47,13 +47,15 @@ TEST_F(test_ep_destroy, thousand_cycles_leave_nothing)
     ignore_ams();
     for (uint64_t i = 0; i < cycles; ++i) {
         entity::connect(sender(), 0, receiver(), 0);
-        ASSERT_OK(send_am(0));
-        ASSERT_OK(put_imm(sender(), 0, &i, sizeof(i), dst, 0, i));
+        ASSERT_OK(retry([&]() { return send_am(0); }));
+        ASSERT_OK(retry([&]() {
+            return put_imm(sender(), 0, &i, sizeof(i), dst, 0, i);
+        }));
         ASSERT_TRUE(wait_for([&]() { return sink.count() == (i + 1); }));
         ASSERT_EQ(i, sink.got[i].imm);
 
         /* In either order, and with something left unsignaled */
-        ASSERT_OK(send_am(0));
+        ASSERT_OK(retry([&]() { return send_am(0); }));
         if (i % 2) {
             sender().destroy_ep(0);
             receiver().destroy_ep(0);
@@ -99,6 +101,8 @@ TEST_F(test_ep_destroy, unsignaled_sends_outstanding)
     }
     EXPECT_GT(rc_state::ep(sender())->super.txqp.unsignaled, 0);
     sender().destroy_ep(0);
+    check_tx_accounting(sender());
+    receiver().destroy_ep(0);
     wait_drained();
 }
 
@@ -109,6 +113,8 @@ TEST_F(test_ep_destroy, full_send_queue)
     while (send_am(0) == UCS_OK) {
     }
     sender().destroy_ep(0);
+    check_tx_accounting(sender());
+    receiver().destroy_ep(0);
     wait_drained();
 }
 
@@ -239,6 +245,8 @@ TEST_F(test_ep_destroy, after_flush_cancel)
                                &comp.uct));
     ASSERT_TRUE(wait_for([&]() { return comp.done(); }));
     sender().destroy_ep(0);
+    check_tx_accounting(sender());
+    receiver().destroy_ep(0);
     wait_drained();
 }
 
@@ -334,7 +342,7 @@ TEST_F(test_ep_destroy, drain_ends_when_the_device_reports_the_last_receive)
                                        ctx->super.cb(&ctx->super);
                                    });
     }
-    wait_drained();
+    check_tx_accounting(sender());
     EXPECT_EQ(num_qps + static_cast<int>(num_eps) - 2,
               rc_state::device_num_qps());
 }
@@ -381,15 +389,18 @@ TEST_F(test_ep_destroy, right_after_a_completion_callback)
     ASSERT_STATUS(UCS_INPROGRESS, uct_ep_flush(sender().ep(), 0, &comp.uct));
     ASSERT_TRUE(wait_for([&]() { return comp.called; }));
     sender().destroy_ep(0);
+    check_tx_accounting(sender());
+    receiver().destroy_ep(0);
     wait_drained();
 }
 
 TEST_F(test_ep_destroy, hundreds_at_once)
 {
-    const unsigned num_eps = 200;
+    const unsigned num_eps   = 200;
+    const config_list config = { { "IB_RX_QUEUE_LEN", "1024" } };
 
-    open();
-    open();
+    open(config);
+    open(config);
     const int num_qps = rc_state::device_num_qps();
     imm_sink sink(receiver());
 

@@ -386,7 +386,7 @@ TEST_F(test_imm_error, device_refuses_receives_for_a_while)
                           [](const void *) { return ENOMEM; });
 
         for (; sent < 40; ++sent) {
-            ASSERT_OK(notify(sender(), 0, sent));
+            ASSERT_OK(retry([&]() { return notify(sender(), 0, sent); }));
         }
         ASSERT_TRUE(wait_for([&]() { return sink.count() == sent; }));
     }

@@ -8,6 +8,9 @@
 #define UCT_WIMM_H_
 
 #include <uct/api/uct.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 /**
  * @file wimm.h
@@ -18,7 +21,7 @@
  * A program opens an interface of the transport "wimm" and connects endpoints
  * on it by the calls of @ref uct.h, as for any other transport. All of these
  * (put, get, active messages, atomics, flush, fence, pending queue) work on it.
- * What this file adds is one operation, and the handler for its arrival.
+ * What this file adds are notified puts, and the handler for their arrival.
  *
  * @defgroup UCT_WIMM Notified puts (wimm)
  *
@@ -52,6 +55,10 @@ BEGIN_C_DECLS
  * dispatched earlier, but for those that come while there is no handler. Nothing
  * is promised about the order between endpoints.
  *
+ * Each notification takes one of the slots that the peer has on this interface
+ * (UCX_WIMM_NUM_SLOTS), until it is consumed. While all are taken the peer's
+ * notified puts wait, and nothing else does.
+ *
  * When the connection fails, notifications that had arrived before are still
  * delivered, also after the interface's error handler was called. What was on
  * its way is lost with the connection.
@@ -61,10 +68,10 @@ BEGIN_C_DECLS
  * @param [in] imm     The immediate value as the sender gave it, in host order.
  * @param [in] length  Number of bytes that the put wrote; may be 0.
  *
- * @return UCS_OK          The notification is consumed.
- * @return UCS_INPROGRESS  The notification was taken, and is consumed later.
- *                         This version bounds what is outstanding by the receive
- *                         queue alone, and treats all return values alike.
+ * @return UCS_OK          The notification is consumed: its slot is free. So it
+ *                         is with any other value but the next.
+ * @return UCS_INPROGRESS  The notification keeps its slot until
+ *                         @ref uct_wimm_ep_slot_release.
  */
 typedef ucs_status_t (*uct_wimm_imm_handler_t)(void *arg, uct_ep_h ep,
                                                uint32_t imm, size_t length);
@@ -72,16 +79,106 @@ typedef ucs_status_t (*uct_wimm_imm_handler_t)(void *arg, uct_ep_h ep,
 
 /**
  * @ingroup UCT_WIMM
+ * @brief Counters of an endpoint, or of an interface.
+ *
+ * Those of an interface are the sums over its endpoints, also over the destroyed
+ * ones. Control messages are what wimm sends besides the operations of the user;
+ * some of them need no counter of their own.
+ */
+typedef struct uct_wimm_counters {
+    uint64_t posted;        /**< Notified puts posted */
+    uint64_t delivered;     /**< Notifications given to the handler */
+    uint64_t credit_stalls; /**< Refusals (UCS_ERR_NO_RESOURCE) of notified
+                                 puts for want of a receive credit */
+    uint64_t slot_stalls;   /**< Refusals for want of a slot */
+    uint64_t grants;        /**< Grants of receive credits sent */
+    uint64_t slot_returns;  /**< Returns of slots sent; each may be of many */
+    uint64_t ctrl_sent;     /**< All control messages sent */
+    uint64_t ctrl_received; /**< All control messages received */
+    uint64_t failed;        /**< Endpoints that failed: 0 or 1 of an endpoint */
+} uct_wimm_counters_t;
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Fields of @ref uct_wimm_iface_attr_t.
+ */
+enum uct_wimm_iface_attr_field {
+    UCT_WIMM_IFACE_ATTR_FIELD_CAP       = UCS_BIT(0), /**< cap */
+    UCT_WIMM_IFACE_ATTR_FIELD_NUM_SLOTS = UCS_BIT(1), /**< num_slots */
+    UCT_WIMM_IFACE_ATTR_FIELD_RX_QUEUE  = UCS_BIT(2), /**< rx_queue */
+    UCT_WIMM_IFACE_ATTR_FIELD_COUNTERS  = UCS_BIT(3)  /**< counters */
+};
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Limits and counters of an interface.
+ */
+typedef struct uct_wimm_iface_attr {
+    uint64_t field_mask; /**< Fields to fill, of
+                              @ref uct_wimm_iface_attr_field */
+
+    struct {
+        size_t max_short;  /**< Most bytes of a short put (the device's inline
+                                data, UCX_WIMM_TX_MIN_INLINE) */
+        size_t max_bcopy;  /**< Most bytes of a bcopy put */
+        size_t max_zcopy;  /**< Most bytes of a zcopy put (the device's
+                                largest message) */
+        size_t max_iov;    /**< Most entries of a zcopy put */
+        unsigned imm_bits; /**< Bits of the immediate */
+    } cap;
+
+    unsigned num_slots; /**< Slots that each peer has here */
+
+    struct {
+        unsigned length;     /**< Receive requests of the interface */
+        unsigned min_length; /**< Fewest with which the endpoints that it has now
+                                  never have to wait for one (RNR) */
+    } rx_queue;
+
+    uct_wimm_counters_t counters;
+} uct_wimm_iface_attr_t;
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Fields of @ref uct_wimm_ep_attr_t.
+ */
+enum uct_wimm_ep_attr_field {
+    UCT_WIMM_EP_ATTR_FIELD_FLOW_CONTROL = UCS_BIT(0), /**< flow_control */
+    UCT_WIMM_EP_ATTR_FIELD_CREDITS      = UCS_BIT(1), /**< credits */
+    UCT_WIMM_EP_ATTR_FIELD_SLOTS        = UCS_BIT(2), /**< slots, num_slots */
+    UCT_WIMM_EP_ATTR_FIELD_COUNTERS     = UCS_BIT(3)  /**< counters */
+};
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief State and counters of an endpoint.
+ */
+typedef struct uct_wimm_ep_attr {
+    uint64_t field_mask; /**< Fields to fill, of @ref uct_wimm_ep_attr_field */
+
+    int flow_control; /**< Whether there are receive credits: both sides have
+                           UCX_WIMM_FC_ENABLE=y */
+    unsigned credits; /**< Messages (notified puts and active messages) that can
+                           be sent now; of no meaning without flow control */
+    unsigned slots;   /**< Notified puts that the peer has room for now */
+    unsigned num_slots; /**< Slots that the peer gives, 0 if not connected */
+
+    uct_wimm_counters_t counters;
+} uct_wimm_ep_attr_t;
+
+
+/**
+ * @ingroup UCT_WIMM
  * @brief Set or remove the handler for notified puts that arrive on an interface.
  *
  * While there is no handler, notifications wait in the order of their arrival.
- * Each of them holds one receive request, so their number is bounded by the
- * length of the receive queue (UCX_WIMM_RX_QUEUE_LEN), and one batch of
- * completions (UCX_WIMM_RX_MAX_POLL) if a handler removes itself. All endpoints of the
- * interface share that queue, also for active messages: when waiting
- * notifications hold all of it, the peers' queue pairs wait (RNR) until a handler
- * is set. With UCX_WIMM_RNR_RETRY_COUNT at its default of 7 they wait for as long
- * as that takes and nothing is lost; with a smaller value the connection fails.
+ * Each keeps its slot, so that a peer has no more than UCX_WIMM_NUM_SLOTS of them
+ * waiting; active messages of all peers, and what they put without a
+ * notification, go on.
  *
  * Progress delivers what waits once a handler is set, before it takes what has
  * arrived since. Destroying an endpoint drops what waits for it, and what arrives
@@ -101,15 +198,38 @@ UCT_WIMM_API ucs_status_t uct_wimm_iface_set_imm_handler(
 
 /**
  * @ingroup UCT_WIMM
+ * @brief Free slots of notifications for which the handler returned
+ *        UCS_INPROGRESS.
+ *
+ * Slots of an endpoint are alike: only their number counts. The peer is told when
+ * a quarter of its slots is free again, or when it may have none left, by the
+ * next call of progress, or when the interface's event is armed. May be called
+ * from the handler, also for the notification that it was called for.
+ *
+ * @param [in] ep     Endpoint that the handler was called with.
+ * @param [in] count  Number of slots to free; may be 0.
+ *
+ * @return UCS_OK                 Freed. Also if the endpoint has failed.
+ * @return UCS_ERR_INVALID_PARAM  @a ep is of another transport, or holds fewer
+ *                                slots than @a count. Nothing was freed.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_ep_slot_release(uct_ep_h ep, unsigned count);
+
+
+/**
+ * @ingroup UCT_WIMM
  * @brief Write a short buffer into the peer's memory and notify the peer.
  *
  * One work request, one message. As @ref uct_ep_put_short, with a notification:
  * when the data was placed, the peer's handler (@ref uct_wimm_imm_handler_t) is
  * called with @a imm and @a length. It takes one receive request of the peer,
- * which wakes a peer that sleeps on the event descriptor of its interface.
+ * which wakes a peer that sleeps on the event descriptor of its interface, and
+ * one of its slots.
  *
  * Order: after every operation that was posted on the endpoint earlier, as seen
- * by the peer; @ref uct_ep_fence acts on it as on a put.
+ * by the peer, and after every request that was queued on it earlier;
+ * @ref uct_ep_fence acts on it as on a put. What is posted later may be seen
+ * earlier only if this one has to wait for a slot.
  *
  * Completion: UCS_OK means that the buffer may be used again, nothing more. It
  * does *not* mean that the data has arrived: a flush of the endpoint tells that,
@@ -117,18 +237,20 @@ UCT_WIMM_API ucs_status_t uct_wimm_iface_set_imm_handler(
  *
  * @param [in] ep           Connected endpoint of the transport "wimm".
  * @param [in] buffer       Data to write; may be NULL if @a length is 0.
- * @param [in] length       Bytes to write, from 0 to cap.put.max_short of
- *                          @ref uct_iface_query.
+ * @param [in] length       Bytes to write, from 0 to cap.max_short of
+ *                          @ref uct_wimm_iface_query.
  * @param [in] remote_addr  Remote address to write to (not used if length is 0).
  * @param [in] rkey         Remote key of that memory (not used if length is 0).
  * @param [in] imm          Any 32 bits, in host order.
  *
  * @return UCS_OK                 Posted.
- * @return UCS_ERR_NO_RESOURCE    Cannot be posted now; @ref uct_ep_pending_add. A
- *                                pending callback has to turn any other error
- *                                of this function into UCS_OK, after it took
- *                                note of it: UCX asserts that a callback which
- *                                fails does so for want of resources.
+ * @return UCS_ERR_NO_RESOURCE    Cannot be posted now: resources, a receive credit
+ *                                or a slot are missing, or others wait on the
+ *                                endpoint. @ref uct_wimm_ep_imm_pending_add
+ *                                queues it. A pending callback has to turn any
+ *                                other error of this function into UCS_OK, after
+ *                                it took note of it: UCX takes a callback that
+ *                                fails for one that wants resources.
  * @return UCS_ERR_INVALID_PARAM  @a ep is of another transport, or @a length is
  *                                too large.
  * @return UCS_ERR_NOT_CONNECTED  The endpoint is not connected.
@@ -146,6 +268,140 @@ UCT_WIMM_API ucs_status_t uct_wimm_iface_set_imm_handler(
 UCT_WIMM_API ucs_status_t
 uct_wimm_ep_put_imm_short(uct_ep_h ep, const void *buffer, unsigned length,
                           uint64_t remote_addr, uct_rkey_t rkey, uint32_t imm);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Pack data, write it into the peer's memory and notify the peer.
+ *
+ * As @ref uct_ep_put_bcopy, with a notification; order and the meaning of
+ * completion as for @ref uct_wimm_ep_put_imm_short. The callback packs into a
+ * registered buffer of the interface; it is called only if everything else that
+ * the put needs is there, and once.
+ *
+ * @param [in] ep           Connected endpoint of the transport "wimm".
+ * @param [in] pack_cb      Packs the data, and returns its length, from 0 to
+ *                          cap.max_bcopy bytes of @ref uct_wimm_iface_query.
+ * @param [in] arg          Passed to @a pack_cb.
+ * @param [in] remote_addr  Remote address to write to.
+ * @param [in] rkey         Remote key of that memory.
+ * @param [in] imm          Any 32 bits, in host order.
+ *
+ * @return 0 or more  Posted: the length that @a pack_cb returned.
+ * @return < 0        An error as of @ref uct_wimm_ep_put_imm_short. Of these,
+ *                    only UCS_ERR_IO_ERROR comes after @a pack_cb was called.
+ */
+UCT_WIMM_API ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h ep,
+                                               uct_pack_callback_t pack_cb,
+                                               void *arg, uint64_t remote_addr,
+                                               uct_rkey_t rkey, uint32_t imm);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Write registered memory into the peer's memory and notify the peer.
+ *
+ * As @ref uct_ep_put_zcopy, with a notification; one work request and one message
+ * at any size, with one notification of the whole length. Order as for
+ * @ref uct_wimm_ep_put_imm_short.
+ *
+ * Completion: @a comp is called when the peer's device has acknowledged the
+ * write: the memory may be used again, and the data is in place. It does *not*
+ * mean that the peer's program was notified yet. If the endpoint fails first,
+ * @a comp gets the error.
+ *
+ * @param [in] ep           Connected endpoint of the transport "wimm".
+ * @param [in] iov          Memory to write, with its memory handles. Entries of
+ *                          length 0 are left out.
+ * @param [in] iovcnt       Entries of @a iov, from 0 to cap.max_iov of
+ *                          @ref uct_wimm_iface_query. In all from 0 to
+ *                          cap.max_zcopy bytes.
+ * @param [in] remote_addr  Remote address to write to, in one piece.
+ * @param [in] rkey         Remote key of that memory.
+ * @param [in] imm          Any 32 bits, in host order.
+ * @param [in] comp         Completion, or NULL: then a flush tells when the memory
+ *                          may be used again.
+ *
+ * @return UCS_INPROGRESS  Posted. Also if the length is 0.
+ * @return < 0             An error as of @ref uct_wimm_ep_put_imm_short; @a comp is
+ *                         not called.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_ep_put_imm_zcopy(
+        uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt, uint64_t remote_addr,
+        uct_rkey_t rkey, uint32_t imm, uct_completion_t *comp);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Notify the peer, without writing anything.
+ *
+ * As @ref uct_wimm_ep_put_imm_short of 0 bytes: the peer's handler is called with
+ * @a imm and length 0, after all that was put before. No memory or key is needed.
+ *
+ * @param [in] ep   Connected endpoint of the transport "wimm".
+ * @param [in] imm  Any 32 bits, in host order.
+ *
+ * @return As @ref uct_wimm_ep_put_imm_short.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_ep_notify(uct_ep_h ep, uint32_t imm);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Queue a request for a notified put that got UCS_ERR_NO_RESOURCE.
+ *
+ * As @ref uct_ep_pending_add, for requests that may lack a slot of the peer. The
+ * request keeps its place among all that is queued on the endpoint. While it only
+ * waits for a slot, nothing but notified puts waits behind it: active messages and
+ * plain operations go on, and @ref uct_ep_flush returns UCS_INPROGRESS and
+ * completes after it. @ref uct_ep_pending_purge covers it.
+ *
+ * Its callback is called from progress. It posts one notified put, and returns
+ * UCS_OK if it is done (posted, or given up), UCS_ERR_NO_RESOURCE to wait on, or
+ * UCS_INPROGRESS if it has posted something and is to be called again. What it
+ * posts after the first put is taken for a new one, and waits behind the others.
+ *
+ * A request may also be queued by @ref uct_ep_pending_add: where that returns
+ * UCS_ERR_BUSY although the put has no resources, a slot is missing, and this
+ * function has to be used.
+ *
+ * @param [in] ep   Endpoint of the transport "wimm".
+ * @param [in] req  The request, with its function set. Its memory is UCX's until
+ *                  it is done or purged.
+ *
+ * @return UCS_OK                 Queued.
+ * @return UCS_ERR_BUSY           Not queued: it can be posted now, or the endpoint
+ *                                has failed, which posting it reports.
+ * @return UCS_ERR_INVALID_PARAM  @a ep is of another transport.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_ep_imm_pending_add(uct_ep_h ep,
+                                                      uct_pending_req_t *req);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Get limits and counters of an interface.
+ *
+ * @param [in]    iface  Interface of the transport "wimm".
+ * @param [inout] attr   Filled as its field_mask says.
+ *
+ * @return UCS_OK, or UCS_ERR_INVALID_PARAM if @a iface is of another transport.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_iface_query(uct_iface_h iface,
+                                               uct_wimm_iface_attr_t *attr);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Get the state and the counters of an endpoint.
+ *
+ * @param [in]    ep    Endpoint of the transport "wimm".
+ * @param [inout] attr  Filled as its field_mask says.
+ *
+ * @return UCS_OK, or UCS_ERR_INVALID_PARAM if @a ep is of another transport.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_ep_query(uct_ep_h ep,
+                                            uct_wimm_ep_attr_t *attr);
 
 
 END_C_DECLS

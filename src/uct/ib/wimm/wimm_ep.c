@@ -9,30 +9,20 @@
 #endif
 
 #include "wimm_ep.h"
+#include "wimm_imm.h"
+#include "wimm_pending.h"
+#include "wimm_stats.h"
 
-#include <uct/ib/rc/verbs/rc_verbs_impl.h>
 #include <uct/ib/base/ib_log.h>
 #include <uct/ib/base/ib_verbs.h>
 #include <ucs/debug/log.h>
 #include <ucs/debug/memtrack_int.h>
-#include <arpa/inet.h>
-#include <inttypes.h>
 #include <string.h>
 
 
-static UCS_F_ALWAYS_INLINE uct_wimm_iface_t *uct_wimm_ep_iface(uct_wimm_ep_t *ep)
-{
-    return ucs_derived_of(ep->super.super.super.super.iface, uct_wimm_iface_t);
-}
-
-static UCS_F_ALWAYS_INLINE int uct_wimm_ep_is_dead(const uct_wimm_ep_t *ep)
-{
-    return ep->super.super.flags &
-           (UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED | UCT_RC_EP_FLAG_FLUSH_CANCEL);
-}
-
 UCS_CLASS_INIT_FUNC(uct_wimm_ep_t, const uct_ep_params_t *params)
 {
+    uct_wimm_iface_t *iface = ucs_derived_of(params->iface, uct_wimm_iface_t);
     uct_wimm_qp_t *dead_qp;
     ucs_status_t status;
 
@@ -58,8 +48,20 @@ UCS_CLASS_INIT_FUNC(uct_wimm_ep_t, const uct_ep_params_t *params)
     }
 
     ++(*_init_count);
-    self->dead_qp     = dead_qp;
-    self->fail_status = UCS_OK;
+    self->dead_qp      = dead_qp;
+    self->fail_status  = UCS_OK;
+    self->flags        = 0;
+    self->tx_slots     = 0;
+    self->tx_num_slots = 0;
+    self->rx_slots     = 0;
+    self->rx_held      = 0;
+    self->rx_return    = 0;
+    memset(&self->counters, 0, sizeof(self->counters));
+    uct_wimm_ep_pending_init(self);
+    uct_wimm_fc_ep_init(iface, self);
+
+    /* Before the peer gets the address, and can send */
+    uct_wimm_iface_post_all_recv(iface);
     return UCS_OK;
 }
 
@@ -73,10 +75,17 @@ static UCS_CLASS_CLEANUP_FUNC(uct_wimm_ep_t)
         --iface->deferred;
     }
 
-    uct_wimm_iface_imm_purge(iface, self->super.qp->qp_num);
+    if (iface->config.stats) {
+        uct_wimm_stats_print_ep(self);
+    }
+
+    uct_wimm_stats_ep_cleanup(iface, self);
+    uct_wimm_fc_ep_cleanup(iface, self);
+    uct_wimm_imm_purge(iface, self->super.qp->qp_num);
+    uct_wimm_ep_pending_cleanup(iface, self);
     uct_rc_txqp_purge_outstanding(&iface->super.super, &self->super.super.txqp,
                                   UCS_ERR_CANCELED, self->super.txcnt.pi, 1);
-    uct_wimm_qp_retire(self->dead_qp, &self->super);
+    uct_wimm_qp_retire(self->dead_qp, self);
 }
 
 UCS_CLASS_DEFINE(uct_wimm_ep_t, uct_rc_verbs_ep_t)
@@ -89,6 +98,73 @@ void uct_wimm_ep_destroy(uct_ep_h tl_ep)
     UCS_CLASS_NAME(uct_wimm_ep_t).cleanup(ep);
     ucs_class_call_cleanup_chain(&UCS_CLASS_NAME(uct_rc_ep_t), ep, -1);
     ucs_class_free(ep);
+}
+
+ucs_status_t uct_wimm_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
+{
+    uct_wimm_ep_t *ep             = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    const uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
+    uct_wimm_ep_addr_t *wimm_addr = (uct_wimm_ep_addr_t *)addr;
+
+    uct_wimm_ep_addr_pack(wimm_addr, ep->rx_credits, iface->config.num_slots);
+    return uct_rc_verbs_ep_get_address(tl_ep, (uct_ep_addr_t *)(wimm_addr + 1));
+}
+
+ucs_status_t uct_wimm_ep_connect_to_ep(uct_ep_h tl_ep,
+                                       const uct_device_addr_t *dev_addr,
+                                       const uct_ep_addr_t *ep_addr)
+{
+    uct_wimm_ep_t *ep                   = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    uct_rc_iface_t *rc_iface            = &uct_wimm_ep_iface(ep)->super.super;
+    const uct_wimm_ep_addr_t *wimm_addr = (const uct_wimm_ep_addr_t *)ep_addr;
+    unsigned credits, num_slots;
+    ucs_status_t status;
+
+    if (!uct_wimm_ep_addr_unpack(wimm_addr, &credits, &num_slots)) {
+        ucs_error("the peer's endpoint address is not one of wimm");
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    status = uct_rc_verbs_ep_connect_to_ep(tl_ep, dev_addr,
+                                           (const uct_ep_addr_t *)(wimm_addr +
+                                                                   1));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    ep->tx_num_slots = num_slots;
+    ep->tx_slots     = num_slots;
+    if (rc_iface->config.fc_enabled && (credits > 0)) {
+        ep->flags |= UCT_WIMM_EP_FLAG_FC;
+        ep->super.super.fc.fc_wnd = credits;
+    } else {
+        ep->super.super.fc.fc_wnd = INT16_MAX;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t uct_wimm_ep_post_empty(uct_wimm_ep_t *ep, unsigned send_flags)
+{
+    uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
+    struct ibv_send_wr wr;
+
+    UCT_RC_CHECK_TX_CQ_RES(&iface->super.super, &ep->super.super);
+    UCT_RC_CHECK_NUM_RDMA_READ_RET(&iface->super.super, UCS_ERR_NO_RESOURCE);
+
+    wr.opcode              = IBV_WR_RDMA_WRITE;
+    wr.sg_list             = NULL;
+    wr.num_sge             = 0;
+    wr.wr.rdma.remote_addr = 0;
+    wr.wr.rdma.rkey        = 0;
+    return uct_wimm_ep_post_send(iface, ep, &wr, send_flags);
+}
+
+void uct_wimm_ep_post_check(uct_ep_h tl_ep)
+{
+    /* Resources were checked. If the device refuses it, the endpoint has failed,
+     * which is what the check is to find. */
+    uct_wimm_ep_post_empty(ucs_derived_of(tl_ep, uct_wimm_ep_t), 0);
 }
 
 void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
@@ -111,6 +187,7 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
      * called any more: they would get an error, which the base class asserts
      * not to happen while there are resources */
     ep->super.super.flags |= UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED;
+    ++ep->counters.failed;
     ucs_arbiter_group_purge(&rc_iface->tx.arbiter, &ep->super.super.arb_group,
                             uct_rc_ep_arbiter_purge_internal_cb, NULL);
     ucs_arbiter_group_desched(&rc_iface->tx.arbiter,
@@ -131,6 +208,7 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
                                                UCS_ERR_CONNECTION_RESET;
     }
 
+    uct_wimm_ep_pending_failed(iface, ep, status);
     handler_status = uct_iface_handle_ep_err(&rc_iface->super.super.super,
                                              &ep->super.super.super.super,
                                              status);
@@ -209,117 +287,13 @@ void uct_wimm_ep_handle_tx_failure(uct_ib_iface_t *ib_iface, void *arg,
     uct_wimm_ep_tx_completed(rc_iface, ep, count);
 
     uct_wimm_ep_failed(ep, status, wc, UCT_IB_DIR_TX);
-    uct_rc_iface_arbiter_dispatch(rc_iface);
+    uct_wimm_iface_arbiter_dispatch(iface);
 }
 
-static UCS_F_NOINLINE ucs_status_t uct_wimm_ep_post_failed(uct_wimm_ep_t *ep,
-                                                           int ret)
+ucs_status_t UCS_F_NOINLINE uct_wimm_ep_post_failed(uct_wimm_ep_t *ep, int ret)
 {
     ucs_error("ibv_post_send() on qp 0x%x failed: %s", ep->super.qp->qp_num,
               strerror(ret));
     uct_wimm_ep_fail_later(ep, UCS_ERR_IO_ERROR);
     return UCS_ERR_IO_ERROR;
-}
-
-/* Why nothing can be posted on this endpoint */
-static UCS_F_NOINLINE ucs_status_t uct_wimm_ep_state_status(uct_wimm_ep_t *ep)
-{
-    return (uct_wimm_ep_is_dead(ep) || (ep->fail_status != UCS_OK)) ?
-                   UCS_ERR_CONNECTION_RESET :
-                   UCS_ERR_NOT_CONNECTED;
-}
-
-/* What every operation of ours checks before it is posted. As UCT_RC_CHECK_RES,
- * but a wrong state of the endpoint is an error, not an assertion. */
-static UCS_F_ALWAYS_INLINE ucs_status_t
-uct_wimm_ep_check_res(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
-{
-    if (ucs_unlikely(
-                ((ep->super.super.flags & (UCT_RC_EP_FLAG_CONNECTED |
-                                           UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED |
-                                           UCT_RC_EP_FLAG_FLUSH_CANCEL)) !=
-                 UCT_RC_EP_FLAG_CONNECTED) ||
-                (ep->fail_status != UCS_OK))) {
-        return uct_wimm_ep_state_status(ep);
-    }
-
-    UCT_RC_CHECK_TX_CQ_RES(&iface->super.super, &ep->super.super);
-    UCT_RC_CHECK_NUM_RDMA_READ_RET(&iface->super.super, UCS_ERR_NO_RESOURCE);
-    return UCS_OK;
-}
-
-/* Post a write with immediate. The caller has filled all but what is common. */
-static UCS_F_ALWAYS_INLINE ucs_status_t
-uct_wimm_ep_post_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                     struct ibv_send_wr *wr, uint32_t imm, unsigned send_flags)
-{
-    struct ibv_send_wr *bad_wr;
-    int ret;
-
-    wr->next       = NULL;
-    wr->opcode     = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data   = htonl(imm);
-    wr->send_flags = send_flags | IBV_SEND_SOLICITED;
-    wr->wr_id      = ep->super.txcnt.pi + 1;
-
-    ucs_trace_data("ep %p: post write with imm 0x%x to 0x%" PRIx64
-                   " rkey 0x%x, %d sge",
-                   ep, imm, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey,
-                   wr->num_sge);
-
-    ret = ibv_post_send(ep->super.qp, wr, &bad_wr);
-    if (ucs_unlikely(ret != 0)) {
-        return uct_wimm_ep_post_failed(ep, ret);
-    }
-
-    uct_rc_verbs_txqp_posted(&ep->super.super.txqp, &ep->super.txcnt,
-                             &iface->super.super,
-                             send_flags & IBV_SEND_SIGNALED);
-    return UCS_OK;
-}
-
-ucs_status_t uct_wimm_ep_put_imm_short(uct_ep_h tl_ep, const void *buffer,
-                                       unsigned length, uint64_t remote_addr,
-                                       uct_rkey_t rkey, uint32_t imm)
-{
-    uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
-    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
-    unsigned send_flags     = IBV_SEND_SIGNALED;
-    struct ibv_send_wr wr;
-    struct ibv_sge sge;
-    ucs_status_t status;
-
-    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
-                         "endpoint %p is not of the transport wimm", tl_ep);
-    UCT_WIMM_CHECK_PARAM(length <= iface->super.config.max_inline,
-                         "Invalid put_imm_short length: %u (expected: <= %zu)",
-                         length, iface->super.config.max_inline);
-
-    status = uct_wimm_ep_check_res(iface, ep);
-    if (ucs_unlikely(status != UCS_OK)) {
-        return status;
-    }
-
-    if (ucs_likely(length > 0)) {
-        uct_rc_ep_fence_put(&iface->super.super, &ep->super.fi, &rkey,
-                            &remote_addr, ep->super.super.atomic_mr_offset);
-        send_flags |= IBV_SEND_INLINE;
-        sge.addr   = (uintptr_t)buffer;
-        sge.length = length;
-        wr.num_sge = 1;
-    } else {
-        /* Nothing is written: no key is needed, and a fence is left to the
-         * next write. The device may have no inline at all. */
-        remote_addr = 0;
-        rkey        = 0;
-        wr.num_sge  = 0;
-    }
-
-    wr.sg_list             = &sge;
-    wr.wr.rdma.remote_addr = remote_addr;
-    wr.wr.rdma.rkey        = rkey;
-    status = uct_wimm_ep_post_imm(iface, ep, &wr, imm, send_flags);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &ep->super.super.super, PUT, SHORT,
-                                 length);
-    return status;
 }

@@ -11,13 +11,16 @@
 #include "wimm_iface.h"
 #include "wimm_def.h"
 #include "wimm_ep.h"
+#include "wimm_fc.h"
+#include "wimm_imm.h"
+#include "wimm_pending.h"
 #include "wimm_qp.h"
+#include "wimm_stats.h"
 
-#include <uct/ib/rc/verbs/rc_verbs_impl.h>
 #include <uct/ib/base/ib_log.h>
 #include <ucs/debug/log.h>
 #include <ucs/time/time.h>
-#include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 
 
@@ -118,20 +121,32 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_refill_rx(uct_wimm_iface_t *iface
             return;
         }
     }
+}
 
-    /* Receives that are held by waiting notifications make the queue shorter:
-     * use what is left of it down to the last one, or it may be that less than
-     * a batch is left and nothing moves any more */
-    if (ucs_unlikely(!ucs_queue_is_empty(&iface->imm.waiting)) &&
-        (rc_iface->rx.srq.available > 0)) {
-        uct_wimm_iface_post_recv(iface, rc_iface->rx.srq.available);
+void uct_wimm_iface_post_all_recv(uct_wimm_iface_t *iface)
+{
+    uct_rc_srq_t *srq = &iface->super.super.rx.srq;
+    unsigned batch    = iface->super.super.super.config.rx_max_batch;
+    unsigned count;
+
+    srq->available += srq->quota;
+    srq->quota = 0;
+    while (srq->available > 0) {
+        count = ucs_min(batch, srq->available);
+        if (uct_wimm_iface_post_recv(iface, count) < count) {
+            return; /* Progress tries again */
+        }
     }
 }
 
-/* The peer sent what the protocol does not have */
-static UCS_F_NOINLINE void uct_wimm_iface_protocol_error(
-        uct_wimm_ep_t *ep, const struct ibv_wc *wc, const char *what)
+void UCS_F_NOINLINE uct_wimm_iface_protocol_error(uct_wimm_ep_t *ep,
+                                                  const struct ibv_wc *wc,
+                                                  const char *what)
 {
+    if ((ep == NULL) || !uct_wimm_ep_is_usable(ep)) {
+        return; /* Closed already: what is left of it comes in */
+    }
+
     ucs_error("qp 0x%x: %s, %u bytes; closing the connection", wc->qp_num, what,
               wc->byte_len);
     uct_wimm_ep_fail_later(ep, UCS_ERR_CONNECTION_RESET);
@@ -152,116 +167,7 @@ static UCS_F_NOINLINE void uct_wimm_iface_handle_rx_error(
 
     uct_wimm_ep_failed(ep, uct_wimm_wc_to_ucs_status(wc->status), wc,
                        UCT_IB_DIR_RX);
-    uct_rc_iface_arbiter_dispatch(&iface->super.super);
-}
-
-/* Whether arriving notifications have to wait, for a handler or for others */
-static UCS_F_ALWAYS_INLINE int uct_wimm_iface_imm_waits(
-        const uct_wimm_iface_t *iface)
-{
-    return (iface->imm.cb == NULL) || !ucs_queue_is_empty(&iface->imm.waiting);
-}
-
-/* Whether there is something that waits and somebody to deliver it to */
-static UCS_F_ALWAYS_INLINE int uct_wimm_iface_imm_is_deliverable(
-        const uct_wimm_iface_t *iface)
-{
-    return (iface->imm.cb != NULL) && !ucs_queue_is_empty(&iface->imm.waiting);
-}
-
-static UCS_F_NOINLINE void uct_wimm_iface_imm_wait(uct_wimm_iface_t *iface,
-                                                   const struct ibv_wc *wc,
-                                                   int holds_recv)
-{
-    uct_ib_iface_recv_desc_t *desc = uct_wimm_iface_wc_desc(wc);
-    uct_wimm_imm_elem_t *elem;
-    void *hdr;
-
-    /* The header may be at an odd address, so that what follows it is aligned */
-    hdr  = uct_ib_iface_recv_desc_hdr(&iface->super.super.super, desc);
-    elem = (void *)ucs_align_up((uintptr_t)hdr, _Alignof(uct_wimm_imm_elem_t));
-    elem->desc       = desc;
-    elem->imm        = ntohl(wc->imm_data);
-    elem->length     = wc->byte_len;
-    elem->qp_num     = wc->qp_num;
-    elem->holds_recv = holds_recv;
-    ucs_queue_push(&iface->imm.waiting, &elem->queue);
-}
-
-static void uct_wimm_iface_imm_release(uct_wimm_iface_t *iface,
-                                       uct_wimm_imm_elem_t *elem)
-{
-    iface->super.super.rx.srq.available += elem->holds_recv;
-    ucs_mpool_put_inline(elem->desc);
-}
-
-void uct_wimm_iface_imm_purge(uct_wimm_iface_t *iface, uint32_t qp_num)
-{
-    uct_wimm_imm_elem_t *elem;
-    ucs_queue_iter_t iter;
-
-    ucs_queue_for_each_safe(elem, iter, &iface->imm.waiting, queue) {
-        if (elem->qp_num == qp_num) {
-            ucs_queue_del_iter(&iface->imm.waiting, iter);
-            uct_wimm_iface_imm_release(iface, elem);
-        }
-    }
-}
-
-static UCS_F_ALWAYS_INLINE void uct_wimm_iface_imm_deliver(
-        uct_wimm_iface_t *iface, uct_wimm_ep_t *ep, uint32_t imm,
-        uint32_t length)
-{
-    ucs_trace_data("ep %p: notification 0x%x, %u bytes", ep, imm, length);
-    iface->imm.cb(iface->imm.arg, &ep->super.super.super.super, imm, length);
-}
-
-/* Deliver what waited for a handler, as long as there is one */
-static UCS_F_NOINLINE unsigned uct_wimm_iface_imm_progress(
-        uct_wimm_iface_t *iface)
-{
-    unsigned count = 0;
-    uct_wimm_imm_elem_t *elem;
-    uint32_t imm, length;
-    uct_wimm_ep_t *ep;
-
-    while (uct_wimm_iface_imm_is_deliverable(iface)) {
-        elem   = ucs_queue_pull_elem_non_empty(&iface->imm.waiting,
-                                               uct_wimm_imm_elem_t, queue);
-        imm    = elem->imm;
-        length = elem->length;
-        ep     = uct_wimm_ep_lookup(iface, elem->qp_num);
-        uct_wimm_iface_imm_release(iface, elem);
-        uct_wimm_iface_refill_rx(iface);
-        uct_wimm_iface_imm_deliver(iface, ep, imm, length);
-        ++count;
-    }
-
-    return count;
-}
-
-static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_imm(
-        uct_wimm_iface_t *iface, uct_wimm_ep_t *ep, const struct ibv_wc *wc,
-        int is_held)
-{
-    if (ucs_unlikely(ep == NULL)) {
-        /* Without its endpoint nobody could tell what it belongs to */
-        ucs_debug("qp 0x%x: dropped a notification for a destroyed endpoint",
-                  wc->qp_num);
-    } else if (ucs_unlikely(uct_wimm_iface_imm_waits(iface))) {
-        uct_wimm_iface_imm_wait(iface, wc, is_held);
-        return;
-    }
-
-    ucs_mpool_put_inline(uct_wimm_iface_wc_desc(wc));
-    if (ucs_unlikely(is_held)) {
-        ++iface->super.super.rx.srq.available;
-    }
-
-    if (ucs_likely(ep != NULL)) {
-        uct_wimm_iface_imm_deliver(iface, ep, ntohl(wc->imm_data),
-                                   wc->byte_len);
-    }
+    uct_wimm_iface_arbiter_dispatch(iface);
 }
 
 static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_am(
@@ -279,6 +185,11 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_am(
         return;
     }
 
+    if (ucs_unlikely((ep != NULL) && !uct_wimm_fc_received(iface, ep, wc))) {
+        ucs_mpool_put_inline(uct_wimm_iface_wc_desc(wc));
+        return;
+    }
+
     VALGRIND_MAKE_MEM_DEFINED(hdr, wc->byte_len);
     uct_ib_log_recv_completion(&rc_iface->super, wc, hdr, wc->byte_len,
                                uct_rc_ep_packet_dump);
@@ -286,11 +197,19 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_am(
                                  wc->byte_len, wc->imm_data, wc->slid);
 }
 
+/* Control messages go before anything that is queued: they keep peers going */
+static UCS_F_ALWAYS_INLINE void uct_wimm_iface_ctrl_progress(
+        uct_wimm_iface_t *iface)
+{
+    if (ucs_unlikely(!ucs_list_is_empty(&iface->fc.ctrl_list))) {
+        uct_wimm_fc_progress(iface);
+    }
+}
+
 static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
         uct_wimm_iface_t *iface)
 {
     uct_rc_iface_t *rc_iface = &iface->super.super;
-    int hold                 = uct_wimm_iface_imm_waits(iface);
     struct ibv_wc wc[UCT_WIMM_MAX_POLL];
     uct_wimm_ep_t *ep;
     int i, num_wcs;
@@ -310,15 +229,8 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
                              UCT_IB_IFACE_STAT_RX_COMPLETION, num_wcs);
 
     /* Post receives again before anything is dispatched: a handler may take its
-     * time. Notifications that wait for a handler hold theirs. */
+     * time, and credits are granted for what is posted */
     rc_iface->rx.srq.available += num_wcs;
-    if (ucs_unlikely(hold)) {
-        for (i = 0; i < num_wcs; ++i) {
-            rc_iface->rx.srq.available -= (wc[i].status == IBV_WC_SUCCESS) &&
-                                          (wc[i].opcode ==
-                                           IBV_WC_RECV_RDMA_WITH_IMM);
-        }
-    }
     uct_wimm_iface_refill_rx(iface);
 
     for (i = 0; i < num_wcs; ++i) {
@@ -329,12 +241,11 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
 
         ep = uct_wimm_ep_lookup(iface, wc[i].qp_num);
         if (wc[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-            uct_wimm_iface_handle_imm(iface, ep, &wc[i], hold);
-        } else if (ucs_unlikely(wc[i].wc_flags & IBV_WC_WITH_IMM)) {
-            /* A control message, and this version has none */
             ucs_mpool_put_inline(uct_wimm_iface_wc_desc(&wc[i]));
-            uct_wimm_iface_protocol_error(ep, &wc[i],
-                                          "unknown control message");
+            uct_wimm_imm_received(iface, ep, &wc[i]);
+        } else if (ucs_unlikely(wc[i].wc_flags & IBV_WC_WITH_IMM)) {
+            ucs_mpool_put_inline(uct_wimm_iface_wc_desc(&wc[i]));
+            uct_wimm_fc_handle_ctrl(iface, ep, &wc[i]);
         } else {
             uct_wimm_iface_handle_am(iface, ep, &wc[i]);
         }
@@ -383,7 +294,8 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
         ucs_arbiter_group_schedule(&rc_iface->tx.arbiter,
                                    &ep->super.super.arb_group);
         uct_wimm_ep_tx_completed(rc_iface, ep, count);
-        uct_rc_iface_arbiter_dispatch(rc_iface);
+        uct_wimm_iface_ctrl_progress(iface);
+        uct_wimm_iface_arbiter_dispatch(iface);
     }
 
     return num_wcs;
@@ -398,11 +310,12 @@ static unsigned uct_wimm_iface_progress(void *arg)
     unsigned rx_count;
 
     /* What waits comes before what arrives */
-    if (ucs_unlikely(!ucs_queue_is_empty(&iface->imm.waiting))) {
-        count = uct_wimm_iface_imm_progress(iface);
+    if (ucs_unlikely(uct_wimm_imm_is_deliverable(iface))) {
+        count = uct_wimm_imm_progress(iface);
     }
 
     rx_count = uct_wimm_iface_poll_rx(iface);
+    uct_wimm_iface_ctrl_progress(iface);
     count += rx_count;
     if (uct_rc_iface_poll_tx(&iface->super.super, count)) {
         count += uct_wimm_iface_poll_tx(iface);
@@ -416,29 +329,16 @@ static unsigned uct_wimm_iface_progress(void *arg)
     return count;
 }
 
-static ucs_status_t uct_wimm_iface_fc_handler(
-        uct_rc_iface_t *rc_iface, unsigned qp_num, uct_rc_hdr_t *hdr,
-        unsigned length, uint32_t imm_data, uint16_t lid, unsigned flags)
+static void uct_wimm_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)
 {
-    uct_wimm_iface_t *iface = ucs_derived_of(rc_iface, uct_wimm_iface_t);
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
 
-    /* rc_verbs asserts that flow control is on, but this is the peer's input. A
-     * grant alone is also how a peer flushes that cannot write 0 bytes. */
-    if (!rc_iface->config.fc_enabled) {
-        if (uct_rc_fc_get_fc_hdr(hdr->am_id) == UCT_RC_EP_FC_PURE_GRANT) {
-            return UCS_OK;
-        }
-
-        ucs_error("qp 0x%x: flow control message, but flow control is off"
-                  " here (UCX_WIMM_FC_ENABLE); closing the connection",
-                  qp_num);
-        uct_wimm_ep_fail_later(uct_wimm_ep_lookup(iface, qp_num),
-                               UCS_ERR_CONNECTION_RESET);
-        return UCS_OK;
+    if (flags & UCT_PROGRESS_RECV) {
+        uct_wimm_iface_post_all_recv(iface);
     }
 
-    return uct_rc_iface_fc_handler(rc_iface, qp_num, hdr, length, imm_data, lid,
-                                   flags);
+    uct_base_iface_progress_enable_cb(&iface->super.super.super.super,
+                                      iface->super.super.progress, flags);
 }
 
 static ucs_status_t uct_wimm_iface_event_arm(uct_iface_h tl_iface,
@@ -446,17 +346,26 @@ static ucs_status_t uct_wimm_iface_event_arm(uct_iface_h tl_iface,
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
 
+    /* Peers may wait for what is still to be sent. What cannot be sent now needs
+     * a send completion, also if the user does not, or a grant. */
+    uct_wimm_iface_ctrl_progress(iface);
+    if (!ucs_list_is_empty(&iface->fc.ctrl_list)) {
+        events |= UCT_EVENT_SEND_COMP;
+    }
+
     /* There is no event for what progress has to do without a completion. The
      * queue pairs of destroyed endpoints are part of it: they go after a time. */
-    if ((iface->deferred != 0) || uct_wimm_iface_imm_is_deliverable(iface)) {
+    if ((iface->deferred != 0) || uct_wimm_imm_is_deliverable(iface)) {
         return UCS_ERR_BUSY;
     }
 
-    return uct_rc_iface_event_arm(tl_iface, events);
+    /* A user that waits to send may be waiting for slots, too */
+    return uct_rc_iface_common_event_arm(tl_iface, events,
+                                         !!(events & UCT_EVENT_SEND_COMP));
 }
 
-static ucs_status_t uct_wimm_iface_query(uct_iface_h tl_iface,
-                                         uct_iface_attr_t *iface_attr)
+static ucs_status_t uct_wimm_iface_tl_query(uct_iface_h tl_iface,
+                                            uct_iface_attr_t *iface_attr)
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
     ucs_status_t status;
@@ -467,6 +376,7 @@ static ucs_status_t uct_wimm_iface_query(uct_iface_h tl_iface,
     }
 
     iface_attr->iface_addr_len = sizeof(uct_wimm_iface_addr_t);
+    iface_attr->ep_addr_len += sizeof(uct_wimm_ep_addr_t);
     if (iface->config.prefer) {
         iface_attr->priority += 1;
     }
@@ -509,17 +419,56 @@ static int uct_wimm_iface_is_reachable(const uct_iface_h tl_iface,
     return iface->base_is_reachable(tl_iface, dev_addr, iface_addr);
 }
 
-ucs_status_t uct_wimm_iface_set_imm_handler(uct_iface_h tl_iface,
-                                            uct_wimm_imm_handler_t cb,
-                                            void *arg)
+/* The device may tell a sleeping receiver less often */
+static void uct_wimm_iface_set_event_moderation(
+        uct_wimm_iface_t *iface, const uct_wimm_iface_config_t *config)
 {
-    uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
+    struct ibv_modify_cq_attr attr = {
+        .attr_mask         = IBV_CQ_ATTR_MODERATE,
+        .moderate.cq_count = config->rx_event_mod_count
+    };
+    int ret;
 
-    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_iface),
-                         "interface %p is not of the transport wimm", tl_iface);
+    attr.moderate.cq_period = (uint16_t)(config->rx_event_mod_period * 1e6);
+    if ((attr.moderate.cq_count == 0) && (attr.moderate.cq_period == 0)) {
+        return;
+    }
 
-    iface->imm.cb  = cb;
-    iface->imm.arg = arg;
+    ret = ibv_modify_cq(iface->super.super.super.cq[UCT_IB_DIR_RX], &attr);
+    if (ret != 0) {
+        ucs_diag("no moderation of receive events on " UCT_IB_IFACE_FMT
+                 " (UCX_WIMM_RX_EVENT_MOD_COUNT, _PERIOD):"
+                 " ibv_modify_cq() failed: %s",
+                 UCT_IB_IFACE_ARG(&iface->super.super.super),
+                 strerror((ret > 0) ? ret : errno));
+    }
+}
+
+static ucs_status_t uct_wimm_iface_check_config(
+        const uct_wimm_iface_config_t *config)
+{
+    const uct_rc_iface_common_config_t *rc_config = &config->super.super.super;
+
+    if ((config->num_slots == 0) || (config->num_slots > UCT_WIMM_MAX_SLOTS)) {
+        ucs_error("UCX_WIMM_NUM_SLOTS is %u, it has to be 1 to %d",
+                  config->num_slots, UCT_WIMM_MAX_SLOTS);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (rc_config->fc.enable && (rc_config->fc.wnd_size == 0)) {
+        ucs_error("UCX_WIMM_FC_WND_SIZE is 0, nothing could be sent");
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if ((config->rx_event_mod_count > UINT16_MAX) ||
+        (config->rx_event_mod_period * 1e6 > UINT16_MAX)) {
+        ucs_error("UCX_WIMM_RX_EVENT_MOD_COUNT is %u and"
+                  " UCX_WIMM_RX_EVENT_MOD_PERIOD %.0f us, %u is the most",
+                  config->rx_event_mod_count, config->rx_event_mod_period * 1e6,
+                  UINT16_MAX);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     return UCS_OK;
 }
 
@@ -530,16 +479,13 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     const uct_wimm_iface_config_t *config =
             ucs_derived_of(tl_config, uct_wimm_iface_config_t);
     uct_ib_iface_t *ib_iface = &self->super.super.super;
-    size_t seg_size          = config->super.super.super.super.seg_size;
-    size_t min_seg_size      = sizeof(uct_wimm_imm_elem_t) +
-                          _Alignof(uct_wimm_imm_elem_t);
-    uct_iface_ops_t *ops = &ib_iface->super.super.ops;
+    uct_rc_iface_t *rc_iface = &self->super.super;
+    uct_iface_ops_t *ops     = &ib_iface->super.super.ops;
     ucs_status_t status;
 
-    if (seg_size < min_seg_size) {
-        ucs_error("UCX_WIMM_SEG_SIZE is %zu bytes, wimm needs %zu or more",
-                  seg_size, min_seg_size);
-        return UCS_ERR_INVALID_PARAM;
+    status = uct_wimm_iface_check_config(config);
+    if (status != UCS_OK) {
+        return status;
     }
 
     status = uct_wimm_rc_verbs_iface_init(&self->super, _myclass->superclass,
@@ -551,15 +497,27 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
 
     ++(*_init_count);
 
-    self->imm.cb        = NULL;
-    self->imm.arg       = NULL;
+    status = uct_wimm_imm_init(self);
+    if (status != UCS_OK) {
+        goto err;
+    }
+
+    status = uct_wimm_pending_init(self);
+    if (status != UCS_OK) {
+        goto err_imm_cleanup;
+    }
+
     self->deferred      = 0;
     self->device_errors = 0;
-    ucs_queue_head_init(&self->imm.waiting);
+    memset(&self->closed_eps, 0, sizeof(self->closed_eps));
     ucs_list_head_init(&self->failed_eps);
 
     self->config.prefer           = config->prefer;
+    self->config.stats            = config->stats;
     self->config.qp_drain_timeout = ucs_time_from_sec(config->qp_drain_timeout);
+    self->config.num_slots        = config->num_slots;
+    self->config.slot_batch       = ucs_max(config->num_slots / 4, 1);
+    self->config.max_zcopy = uct_ib_iface_port_attr(ib_iface)->max_msg_sz;
 
     ib_iface->config.rx_max_poll = ucs_min(ib_iface->config.rx_max_poll,
                                            UCT_WIMM_MAX_POLL);
@@ -571,38 +529,54 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
                                             UCT_WIMM_MAX_RECV_BATCH);
     ib_iface->config.rx_max_batch = ucs_max(ib_iface->config.rx_max_batch, 1);
 
+    uct_wimm_fc_init(self);
+    uct_wimm_iface_set_event_moderation(self, config);
+
     /* What rc_verbs does, with our changes. The tables of the base class are
      * shared with rc_verbs, so these are copies. */
     self->rc_ops = *ucs_derived_of(ib_iface->ops, uct_rc_iface_ops_t);
     self->rc_ops.super.handle_failure = uct_wimm_ep_handle_tx_failure;
-    self->rc_ops.fc_handler           = uct_wimm_iface_fc_handler;
+    self->rc_ops.fc_handler           = uct_wimm_fc_handler;
+    self->rc_ops.ep_post_check        = uct_wimm_ep_post_check;
     ib_iface->ops                     = &self->rc_ops.super;
     ib_iface->super.internal_ops      = &self->rc_ops.super.super;
 
-    self->super.super.progress = uct_wimm_iface_progress;
+    rc_iface->progress         = uct_wimm_iface_progress;
     self->base_query           = ops->iface_query;
     self->base_is_reachable    = ops->iface_is_reachable;
     ops->ep_create             = UCS_CLASS_NEW_FUNC_NAME(uct_wimm_ep_t);
     ops->ep_destroy            = uct_wimm_ep_destroy;
+    ops->ep_get_address        = uct_wimm_ep_get_address;
+    ops->ep_connect_to_ep      = uct_wimm_ep_connect_to_ep;
+    ops->ep_pending_add        = uct_wimm_ep_pending_add;
+    ops->ep_pending_purge      = uct_wimm_ep_pending_purge;
+    ops->ep_flush              = uct_wimm_ep_flush;
+    ops->iface_progress_enable = uct_wimm_iface_progress_enable;
     ops->iface_event_arm       = uct_wimm_iface_event_arm;
     ops->iface_close           = UCS_CLASS_DELETE_FUNC_NAME(uct_wimm_iface_t);
-    ops->iface_query           = uct_wimm_iface_query;
+    ops->iface_query           = uct_wimm_iface_tl_query;
     ops->iface_get_address     = uct_wimm_iface_get_address;
     ops->iface_is_reachable    = uct_wimm_iface_is_reachable;
     return UCS_OK;
+
+err_imm_cleanup:
+    uct_wimm_imm_cleanup(self);
+err:
+    return status;
 }
 
 static UCS_CLASS_CLEANUP_FUNC(uct_wimm_iface_t)
 {
-    uct_wimm_imm_elem_t *elem;
-
     /* rc_verbs' destructor stops progress, too, but needs what goes here */
     uct_base_iface_progress_disable(&self->super.super.super.super.super,
                                     UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 
-    ucs_queue_for_each_extract(elem, &self->imm.waiting, queue, 1) {
-        uct_wimm_iface_imm_release(self, elem);
+    if (self->config.stats) {
+        uct_wimm_stats_print_iface(self);
     }
+
+    uct_wimm_imm_cleanup(self);
+    uct_wimm_pending_cleanup(self);
 }
 
 UCS_CLASS_DEFINE(uct_wimm_iface_t, uct_rc_verbs_iface_t);

@@ -11,6 +11,7 @@
 #include "wimm_compat.h"
 
 #include <ucs/datastruct/list.h>
+#include <ucs/datastruct/mpool.h>
 #include <ucs/datastruct/queue.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/compiler.h>
@@ -44,29 +45,48 @@ typedef struct uct_wimm_iface_config {
     uct_rc_verbs_iface_config_t super;
     int prefer;
     double qp_drain_timeout;
+    unsigned num_slots;
+    unsigned rx_event_mod_count;
+    double rx_event_mod_period;
+    int stats;
 } uct_wimm_iface_config_t;
 
 
-/* A notification that waits for a handler, in the memory of its receive
- * descriptor. As a rule its receive is not posted again until it is delivered. */
-typedef struct uct_wimm_imm_elem {
-    ucs_queue_elem_t queue;
-    uct_ib_iface_recv_desc_t *desc;
-    uint32_t imm;
-    uint32_t length;
-    uint32_t qp_num;
-    int holds_recv; /* 0 if the handler was removed when its batch was on the way */
-} uct_wimm_imm_elem_t;
+typedef struct uct_wimm_ep uct_wimm_ep_t;
 
 
 typedef struct uct_wimm_iface {
     uct_rc_verbs_iface_t super;
 
+    /* Arrival of notified puts: wimm_imm.c */
     struct {
         uct_wimm_imm_handler_t cb;
         void *arg;
-        ucs_queue_head_t waiting;
+        ucs_queue_head_t waiting; /* For a handler */
+        ucs_mpool_t mp;           /* Elements of that queue */
     } imm;
+
+    /* Receive credits: wimm_fc.c */
+    struct {
+        ucs_list_link_t ctrl_list; /* Endpoints with control messages to send */
+        int shared_used;  /* Of the pool: what peers may send beyond one each */
+        int pool;         /* Receives that endpoints share */
+        int target;       /* Credits that each endpoint should have */
+        int grant_level;  /* Grant to an endpoint that has no more than this */
+        unsigned num_eps; /* Endpoints, also those whose queue pair drains */
+        unsigned reclaim_wait; /* Messages until the next search for credits */
+        unsigned srq_len;
+        int srq_warned;
+    } fc;
+
+    /* What is being dispatched: wimm_pending.c */
+    struct {
+        uct_wimm_ep_t *ep; /* Of the request that is being called, or NULL */
+        uint8_t token;     /* It is at the head, and has posted nothing yet */
+        uint8_t is_imm;    /* It is from the list of immediates */
+        uint8_t refused;   /* It had everything but a slot */
+        ucs_mpool_t flush_mp;
+    } dispatch;
 
     /* Number of things that progress has to look at outside of the short path:
      * queue pairs being destroyed, and endpoints to fail */
@@ -75,10 +95,15 @@ typedef struct uct_wimm_iface {
 
     struct {
         ucs_time_t qp_drain_timeout;
+        unsigned num_slots;  /* Notification slots that a peer has here */
+        unsigned slot_batch; /* Return as many at once */
+        size_t max_zcopy;    /* Largest message of the device */
         int prefer;
+        int stats;
     } config;
 
-    uct_rc_iface_ops_t rc_ops; /* rc_verbs' with our changes */
+    uct_wimm_counters_t closed_eps; /* Sum over endpoints that are gone */
+    uct_rc_iface_ops_t rc_ops;      /* rc_verbs' with our changes */
     uct_iface_query_func_t base_query;
     uct_iface_is_reachable_func_t base_is_reachable;
     unsigned device_errors; /* UCT_WIMM_DEVICE_ERROR_xx */
@@ -104,7 +129,11 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_iface_is(uct_iface_h tl_iface)
 }
 
 
-/* Drop what waits for an endpoint that goes away */
-void uct_wimm_iface_imm_purge(uct_wimm_iface_t *iface, uint32_t qp_num);
+/* Post all receives that are free, down to the last one */
+void uct_wimm_iface_post_all_recv(uct_wimm_iface_t *iface);
+
+/* The peer sent what the protocol does not have: close the connection */
+void uct_wimm_iface_protocol_error(uct_wimm_ep_t *ep, const struct ibv_wc *wc,
+                                   const char *what);
 
 #endif

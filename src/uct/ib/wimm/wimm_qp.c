@@ -9,8 +9,9 @@
 #endif
 
 #include "wimm_qp.h"
+#include "wimm_fc.h"
+#include "wimm_pending.h"
 
-#include <uct/ib/rc/verbs/rc_verbs_impl.h>
 #include <ucs/debug/log.h>
 #include <ucs/time/time.h>
 
@@ -65,11 +66,11 @@ static unsigned uct_wimm_qp_rx_done(void *arg)
                                 0);
 }
 
-void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_rc_verbs_ep_t *ep)
+void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *wimm_ep)
 {
-    uct_wimm_iface_t *iface  = ucs_derived_of(ep->super.super.super.iface,
-                                              uct_wimm_iface_t);
-    uct_rc_iface_t *rc_iface = &iface->super.super;
+    uct_rc_verbs_ep_t *ep              = &wimm_ep->super;
+    uct_wimm_iface_t *iface            = uct_wimm_ep_iface(wimm_ep);
+    uct_rc_iface_t *rc_iface           = &iface->super.super;
     uct_rc_iface_qp_cleanup_ctx_t *ctx = &dead_qp->super.super;
     ucs_status_t status;
 
@@ -78,6 +79,7 @@ void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_rc_verbs_ep_t *ep)
     dead_qp->super.qp  = ep->qp;
     dead_qp->txcnt     = ep->txcnt;
     dead_qp->available = uct_rc_txqp_available(&ep->super.txqp);
+    dead_qp->fc_shared = uct_wimm_fc_shared(wimm_ep);
     dead_qp->flags     = 0;
     dead_qp->deadline  = ucs_get_time() + iface->config.qp_drain_timeout;
     if (uct_rc_txqp_unsignaled(&ep->super.txqp) != 0) {
@@ -125,7 +127,7 @@ void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc)
         uct_wimm_qp_post_marker(dead_qp);
 
         /* Others may have waited for these credits */
-        uct_rc_iface_arbiter_dispatch(rc_iface);
+        uct_wimm_iface_arbiter_dispatch(iface);
         return;
     }
 }
@@ -134,6 +136,8 @@ unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty)
 {
     unsigned count = 0;
     uct_wimm_qp_t *dead_qp, *tmp;
+    unsigned released = 0;
+    uint16_t left;
     ucs_time_t now;
     int drained;
 
@@ -150,20 +154,25 @@ unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty)
             (now > dead_qp->deadline)) {
             /* What was not drained in time returns its credits now. A late
              * completion of it finds no queue pair, and is ignored. */
-            dead_qp->super.super.cq_credits = dead_qp->txcnt.pi -
-                                              dead_qp->txcnt.ci;
-            ucs_debug("qp 0x%x: destroyed, %d sends not drained, last wqe%s"
+            left = dead_qp->txcnt.pi - dead_qp->txcnt.ci;
+            ucs_debug("qp 0x%x: destroyed, %u sends not drained, last wqe%s"
                       " reached",
-                      dead_qp->super.super.qp_num,
-                      dead_qp->super.super.cq_credits,
+                      dead_qp->super.super.qp_num, left,
                       (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE) ? "" :
                                                                     " not");
+            uct_wimm_fc_ep_released(iface, dead_qp->fc_shared);
             uct_rc_iface_qp_cleanup_progress(&dead_qp->super.super);
+            uct_rc_iface_add_cq_credits(&iface->super.super, left);
             --iface->deferred;
+            released += left;
             ++count;
         } else if (!drained) {
             uct_wimm_qp_post_marker(dead_qp);
         }
+    }
+
+    if (released > 0) {
+        uct_wimm_iface_arbiter_dispatch(iface);
     }
 
     return count;

@@ -34,6 +34,7 @@ typedef struct uct_wimm_qp {
     uct_rc_verbs_iface_qp_cleanup_ctx_t super;
     uct_rc_verbs_txcnt_t txcnt;
     int16_t available; /* Free send requests */
+    int fc_shared;     /* Receives of the pool that its peer could take */
     uint8_t flags;
     ucs_time_t deadline;
 } uct_wimm_qp_t;
@@ -45,7 +46,7 @@ typedef struct uct_wimm_qp {
  *
  * @param [in] dead_qp  Memory for it, from ucs_malloc(); released by UCX.
  */
-void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_rc_verbs_ep_t *ep);
+void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *ep);
 
 /* Send completion on a queue pair that has no endpoint any more */
 void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc);

@@ -37,6 +37,30 @@ ucs_config_field_t uct_wimm_iface_config_table[] = {
       ucs_offsetof(uct_wimm_iface_config_t, qp_drain_timeout),
       UCS_CONFIG_TYPE_TIME },
 
+    { "NUM_SLOTS", "512",
+      "Notified puts of one peer that may have arrived here and not be\n"
+      "consumed. A peer that has used all of them waits, with its notified\n"
+      "puts only. From 1 to 8191.",
+      ucs_offsetof(uct_wimm_iface_config_t, num_slots), UCS_CONFIG_TYPE_UINT },
+
+    { "RX_EVENT_MOD_COUNT", "0",
+      "Number of receive completions to combine in one event, for receivers\n"
+      "that sleep on the event descriptor (0 - each one raises an event). Has\n"
+      "no effect on devices that cannot do it.",
+      ucs_offsetof(uct_wimm_iface_config_t, rx_event_mod_count),
+      UCS_CONFIG_TYPE_UINT },
+
+    { "RX_EVENT_MOD_PERIOD", "0us",
+      "Longest time that the device holds back an event for receive\n"
+      "completions, to combine it with later ones.",
+      ucs_offsetof(uct_wimm_iface_config_t, rx_event_mod_period),
+      UCS_CONFIG_TYPE_TIME },
+
+    { "STATS", "n",
+      "Print the counters of notified puts when an endpoint or an interface\n"
+      "is closed.",
+      ucs_offsetof(uct_wimm_iface_config_t, stats), UCS_CONFIG_TYPE_BOOL },
+
     { .name = NULL }
 };
 

@@ -1,0 +1,474 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "wimm_pending.h"
+
+#include <ucs/debug/debug_int.h>
+#include <ucs/debug/log.h>
+
+
+/* A flush that waits in the list of immediates, for those ahead of it */
+typedef struct uct_wimm_flush_req {
+    uct_pending_req_t super;
+    uct_wimm_ep_t *ep;
+    uct_completion_t *comp;
+} uct_wimm_flush_req_t;
+
+
+static ucs_mpool_ops_t uct_wimm_flush_mpool_ops = {
+    .chunk_alloc   = ucs_mpool_chunk_malloc,
+    .chunk_release = ucs_mpool_chunk_free,
+    .obj_init      = NULL,
+    .obj_cleanup   = NULL,
+    .obj_str       = NULL
+};
+
+
+static ucs_status_t uct_wimm_ep_flush_progress(uct_pending_req_t *self);
+
+
+ucs_status_t uct_wimm_pending_init(uct_wimm_iface_t *iface)
+{
+    iface->dispatch.ep      = NULL;
+    iface->dispatch.token   = 0;
+    iface->dispatch.is_imm  = 0;
+    iface->dispatch.refused = 0;
+    return ucs_mpool_init(&iface->dispatch.flush_mp, 0,
+                          sizeof(uct_wimm_flush_req_t), 0, sizeof(void *), 64,
+                          UINT_MAX, &uct_wimm_flush_mpool_ops, "wimm_flush");
+}
+
+void uct_wimm_pending_cleanup(uct_wimm_iface_t *iface)
+{
+    ucs_mpool_cleanup(&iface->dispatch.flush_mp, 1);
+}
+
+static UCS_F_ALWAYS_INLINE int uct_wimm_ep_is_dispatched(
+        const uct_wimm_iface_t *iface, const uct_wimm_ep_t *ep, int is_imm)
+{
+    return (iface->dispatch.ep == ep) && (iface->dispatch.is_imm == is_imm);
+}
+
+static int uct_wimm_ep_has_tx_resources(uct_wimm_iface_t *iface,
+                                        uct_wimm_ep_t *ep)
+{
+    return uct_rc_ep_has_tx_resources(&ep->super.super) &&
+           uct_rc_iface_has_tx_resources(&iface->super.super);
+}
+
+static uct_pending_req_t *uct_wimm_ep_imm_pending_pull(uct_wimm_ep_t *ep)
+{
+    uct_pending_req_priv_queue_t *priv;
+
+    priv = ucs_queue_pull_elem_non_empty(&ep->imm_pending,
+                                         uct_pending_req_priv_queue_t,
+                                         queue_elem);
+    return ucs_container_of(priv, uct_pending_req_t, priv);
+}
+
+/* Whether the next in the list can go on, as far as slots are needed for it */
+static int uct_wimm_ep_imm_pending_is_ready(uct_wimm_ep_t *ep)
+{
+    uct_pending_req_priv_queue_t *priv;
+
+    if (ucs_queue_is_empty(&ep->imm_pending) || !uct_wimm_ep_is_usable(ep)) {
+        return 0;
+    }
+
+    priv = ucs_queue_head_elem_non_empty(&ep->imm_pending,
+                                         uct_pending_req_priv_queue_t,
+                                         queue_elem);
+    return (ep->tx_slots > 0) ||
+           (ucs_container_of(priv, uct_pending_req_t, priv)->func ==
+            uct_wimm_ep_flush_progress);
+}
+
+/* Call a request as the one that is at the head of its queue. It may post one
+ * notified put ahead of all that waits: the token. What it posts beyond that is
+ * new (its memory may be a new request by then), and must wait behind the others.
+ *
+ * @return As the request, but UCS_INPROGRESS if it wants to be called again and
+ *         has posted something.
+ */
+static ucs_status_t uct_wimm_ep_call_pending(uct_wimm_iface_t *iface,
+                                             uct_wimm_ep_t *ep,
+                                             uct_pending_req_t *req, int is_imm)
+{
+    uct_wimm_ep_t *prev_ep = iface->dispatch.ep;
+    uint8_t prev_is_imm    = iface->dispatch.is_imm;
+    uint8_t prev_token     = iface->dispatch.token;
+    ucs_status_t status;
+
+    iface->dispatch.ep      = ep;
+    iface->dispatch.is_imm  = is_imm;
+    iface->dispatch.token   = 1;
+    iface->dispatch.refused = 0;
+
+    status = uct_rc_iface_invoke_pending_cb(&iface->super.super, req);
+    if ((status == UCS_ERR_NO_RESOURCE) && !iface->dispatch.token) {
+        status = UCS_INPROGRESS;
+    }
+
+    iface->dispatch.ep     = prev_ep;
+    iface->dispatch.is_imm = prev_is_imm;
+    iface->dispatch.token  = prev_token;
+    return status;
+}
+
+/* Call what waits for slots. @return UCS_ERR_NO_RESOURCE if something else is
+ * missing. */
+static ucs_status_t uct_wimm_ep_imm_progress(uct_wimm_iface_t *iface,
+                                             uct_wimm_ep_t *ep)
+{
+    uct_pending_req_t *req;
+    ucs_status_t status;
+
+    while (uct_wimm_ep_imm_pending_is_ready(ep)) {
+        /* It may queue itself again, or be released */
+        req    = uct_wimm_ep_imm_pending_pull(ep);
+        status = uct_wimm_ep_call_pending(iface, ep, req, 1);
+        if (status == UCS_OK) {
+            continue;
+        }
+
+        ucs_queue_push_head(&ep->imm_pending,
+                            uct_pending_req_priv_queue_elem(req));
+        if (status != UCS_INPROGRESS) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t uct_wimm_ep_imm_req_progress(uct_pending_req_t *self)
+{
+    uct_wimm_ep_t *ep = ucs_container_of(self, uct_wimm_ep_t, imm_req);
+    ucs_status_t status;
+
+    status = uct_wimm_ep_imm_progress(uct_wimm_ep_iface(ep), ep);
+    if (status == UCS_OK) {
+        ep->flags &= ~UCT_WIMM_EP_FLAG_IMM_REQ;
+    }
+
+    return status;
+}
+
+static void uct_wimm_ep_group_push(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
+                                   uct_pending_req_t *req)
+{
+    uct_pending_req_arb_group_push(&ep->super.super.arb_group, req);
+    if (uct_rc_ep_has_tx_resources(&ep->super.super)) {
+        ucs_arbiter_group_schedule(&iface->super.super.tx.arbiter,
+                                   &ep->super.super.arb_group);
+    }
+}
+
+void uct_wimm_ep_imm_dispatch(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+{
+    if (ep->flags & UCT_WIMM_EP_FLAG_IMM_REQ) {
+        return;
+    }
+
+    if (uct_wimm_ep_imm_progress(iface, ep) != UCS_OK) {
+        ep->flags |= UCT_WIMM_EP_FLAG_IMM_REQ;
+        uct_wimm_ep_group_push(iface, ep, &ep->imm_req);
+    }
+}
+
+ucs_arbiter_cb_result_t uct_wimm_ep_process_pending(
+        ucs_arbiter_t UCS_V_UNUSED *arbiter, ucs_arbiter_group_t *group,
+        ucs_arbiter_elem_t *elem, void UCS_V_UNUSED *arg)
+{
+    uct_pending_req_t *req  = ucs_container_of(elem, uct_pending_req_t, priv);
+    uct_rc_ep_t *rc_ep      = ucs_container_of(group, uct_rc_ep_t, arb_group);
+    uct_wimm_ep_t *ep       = ucs_derived_of(rc_ep, uct_wimm_ep_t);
+    uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
+    ucs_status_t status;
+
+    status = uct_wimm_ep_call_pending(iface, ep, req, 0);
+    if (status == UCS_OK) {
+        return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+    } else if (iface->dispatch.refused) {
+        /* Only a slot is missing: what is behind it does not wait for that */
+        uct_pending_req_queue_push(&ep->imm_pending, req);
+        return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+    } else if (status == UCS_INPROGRESS) {
+        return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
+    } else if (!uct_rc_iface_has_tx_resources(&iface->super.super)) {
+        return UCS_ARBITER_CB_RESULT_STOP;
+    }
+
+    return UCS_ARBITER_CB_RESULT_DESCHED_GROUP;
+}
+
+ucs_status_t uct_wimm_ep_check_imm_slow(uct_wimm_iface_t *iface,
+                                        uct_wimm_ep_t *ep)
+{
+    int is_head = iface->dispatch.token && (iface->dispatch.ep == ep);
+
+    if (!is_head && !ucs_arbiter_group_is_empty(&ep->super.super.arb_group)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    if (!uct_wimm_ep_has_credit(iface, ep)) {
+        ++ep->counters.credit_stalls;
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    if ((ep->tx_slots <= 0) || (!ucs_queue_is_empty(&ep->imm_pending) &&
+                                !(is_head && iface->dispatch.is_imm))) {
+        ++ep->counters.slot_stalls;
+        iface->dispatch.refused |= is_head && !iface->dispatch.is_imm;
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    iface->dispatch.token = 0;
+    return UCS_OK;
+}
+
+ucs_status_t uct_wimm_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
+                                     unsigned flags)
+{
+    uct_wimm_ep_t *ep = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+
+    /* Not what the base class does: it lets the user post ahead of the queue
+     * if there are resources */
+    if (ucs_arbiter_group_is_empty(&ep->super.super.arb_group)) {
+        return uct_rc_ep_pending_add(tl_ep, req, flags);
+    }
+
+    uct_wimm_ep_group_push(uct_wimm_ep_iface(ep), ep, req);
+    return UCS_OK;
+}
+
+ucs_status_t uct_wimm_ep_imm_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req)
+{
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
+    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+
+    if (!uct_wimm_ep_is_usable(ep)) {
+        return UCS_ERR_BUSY; /* Posting it tells why */
+    }
+
+    /* A request at the head of the group that was refused for want of a slot
+     * keeps its place before the others there */
+    if (!(uct_wimm_ep_is_dispatched(iface, ep, 0) && iface->dispatch.refused)) {
+        if (!ucs_arbiter_group_is_empty(&ep->super.super.arb_group) ||
+            !uct_wimm_ep_has_tx_resources(iface, ep)) {
+            uct_wimm_ep_group_push(iface, ep, req);
+            return UCS_OK;
+        }
+
+        if ((ep->tx_slots > 0) && ucs_queue_is_empty(&ep->imm_pending)) {
+            return UCS_ERR_BUSY;
+        }
+    }
+
+    uct_pending_req_queue_push(&ep->imm_pending, req);
+    return UCS_OK;
+}
+
+static ucs_status_t uct_wimm_ep_do_flush(uct_wimm_iface_t *iface,
+                                         uct_wimm_ep_t *ep, unsigned flags,
+                                         uct_completion_t *comp)
+{
+    uct_rc_ep_t *rc_ep   = &ep->super.super;
+    int already_canceled = rc_ep->flags & UCT_RC_EP_FLAG_FLUSH_CANCEL;
+    int16_t wnd          = rc_ep->fc.fc_wnd;
+    ucs_status_t status;
+
+    /* It takes no credit, but the base class would wait for one, that is for the
+     * software of the peer */
+    rc_ep->fc.fc_wnd = 1;
+    status = uct_rc_ep_flush(rc_ep, iface->super.config.tx_max_wr, flags);
+    rc_ep->fc.fc_wnd = wnd;
+    if (status != UCS_INPROGRESS) {
+        return status;
+    }
+
+    if (uct_rc_txqp_unsignaled(&rc_ep->txqp) != 0) {
+        status = uct_wimm_ep_post_empty(ep, IBV_SEND_SIGNALED);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    if ((flags & UCT_FLUSH_FLAG_CANCEL) && !already_canceled) {
+        uct_wimm_ep_pending_failed(iface, ep, UCS_ERR_CANCELED);
+        status = uct_ib_modify_qp(ep->super.qp, IBV_QPS_ERR);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    return uct_rc_txqp_add_flush_comp(&iface->super.super, &rc_ep->super,
+                                      &rc_ep->txqp, comp, ep->super.txcnt.pi);
+}
+
+static ucs_status_t uct_wimm_ep_flush_progress(uct_pending_req_t *self)
+{
+    uct_wimm_flush_req_t *req = ucs_derived_of(self, uct_wimm_flush_req_t);
+    uct_completion_t *comp    = req->comp;
+    ucs_status_t status;
+
+    status = uct_wimm_ep_do_flush(uct_wimm_ep_iface(req->ep), req->ep, 0, comp);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return status;
+    }
+
+    ucs_mpool_put_inline(req);
+    if (status != UCS_INPROGRESS) {
+        uct_invoke_completion(comp, status);
+    }
+
+    return UCS_OK;
+}
+
+/* A flush behind immediates that wait for slots. What is posted after it may go
+ * ahead, but it completes only after them. */
+static ucs_status_t uct_wimm_ep_flush_wait(uct_wimm_iface_t *iface,
+                                           uct_wimm_ep_t *ep,
+                                           uct_completion_t *comp)
+{
+    uct_wimm_flush_req_t *req;
+
+    if (comp != NULL) {
+        req = ucs_mpool_get_inline(&iface->dispatch.flush_mp);
+        if (req == NULL) {
+            ucs_error("failed to allocate memory for a flush");
+            return UCS_ERR_NO_MEMORY;
+        }
+
+        req->super.func = uct_wimm_ep_flush_progress;
+        req->ep         = ep;
+        req->comp       = comp;
+        uct_pending_req_queue_push(&ep->imm_pending, &req->super);
+    }
+
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t uct_wimm_ep_flush(uct_ep_h tl_ep, unsigned flags,
+                               uct_completion_t *comp)
+{
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
+    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+
+    if (!(flags & UCT_FLUSH_FLAG_CANCEL) && uct_wimm_ep_is_usable(ep)) {
+        if (!ucs_arbiter_group_is_empty(&ep->super.super.arb_group) &&
+            !(iface->dispatch.ep == ep)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+
+        if (!ucs_queue_is_empty(&ep->imm_pending)) {
+            return uct_wimm_ep_flush_wait(iface, ep, comp);
+        }
+    }
+
+    return uct_wimm_ep_do_flush(iface, ep, flags, comp);
+}
+
+void uct_wimm_ep_pending_init(uct_wimm_ep_t *ep)
+{
+    ep->imm_req.func = uct_wimm_ep_imm_req_progress;
+    ucs_queue_head_init(&ep->imm_pending);
+}
+
+static ucs_arbiter_cb_result_t uct_wimm_ep_purge_imm_req_cb(
+        ucs_arbiter_t UCS_V_UNUSED *arbiter, ucs_arbiter_group_t *group,
+        ucs_arbiter_elem_t *elem, void UCS_V_UNUSED *arg)
+{
+    uct_rc_ep_t *rc_ep = ucs_container_of(group, uct_rc_ep_t, arb_group);
+    uct_wimm_ep_t *ep  = ucs_derived_of(rc_ep, uct_wimm_ep_t);
+
+    if (ucs_container_of(elem, uct_pending_req_t, priv) != &ep->imm_req) {
+        return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
+    }
+
+    ep->flags &= ~UCT_WIMM_EP_FLAG_IMM_REQ;
+    return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+}
+
+/* Take out what the user has in the list of immediates, and call @a cb for it */
+static void uct_wimm_ep_imm_pending_purge(uct_wimm_ep_t *ep,
+                                          uct_pending_purge_callback_t cb,
+                                          void *arg)
+{
+    ucs_queue_head_t list;
+    uct_pending_req_priv_queue_t *priv;
+    uct_pending_req_t *req;
+
+    ucs_queue_head_init(&list);
+    ucs_queue_splice(&list, &ep->imm_pending);
+    ucs_queue_for_each_extract(priv, &list, queue_elem, 1) {
+        req = ucs_container_of(priv, uct_pending_req_t, priv);
+        if (req->func == uct_wimm_ep_flush_progress) {
+            uct_pending_req_queue_push(&ep->imm_pending, req);
+        } else if (cb != NULL) {
+            cb(req, arg);
+        } else {
+            ucs_debug("ep %p: canceling user pending request %p", ep, req);
+        }
+    }
+}
+
+void uct_wimm_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
+                               void *arg)
+{
+    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
+
+    ucs_arbiter_group_purge(&iface->super.super.tx.arbiter,
+                            &ep->super.super.arb_group,
+                            uct_wimm_ep_purge_imm_req_cb, NULL);
+    uct_wimm_ep_imm_pending_purge(ep, cb, arg);
+    uct_rc_ep_pending_purge(tl_ep, cb, arg);
+
+    /* Flushes have nothing to wait for any more */
+    uct_wimm_ep_imm_dispatch(iface, ep);
+}
+
+void uct_wimm_ep_pending_cleanup(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+{
+    uct_wimm_ep_pending_failed(iface, ep, UCS_ERR_CANCELED);
+    ucs_arbiter_group_purge(&iface->super.super.tx.arbiter,
+                            &ep->super.super.arb_group,
+                            uct_wimm_ep_purge_imm_req_cb, NULL);
+    uct_wimm_ep_imm_pending_purge(ep, uct_rc_ep_pending_purge_warn_cb, ep);
+}
+
+void uct_wimm_ep_pending_failed(uct_wimm_iface_t UCS_V_UNUSED *iface,
+                                uct_wimm_ep_t *ep, ucs_status_t status)
+{
+    ucs_queue_head_t list;
+    uct_pending_req_priv_queue_t *priv;
+    uct_wimm_flush_req_t *flush_req;
+    uct_pending_req_t *req;
+    uct_completion_t *comp;
+
+    ucs_queue_head_init(&list);
+    ucs_queue_splice(&list, &ep->imm_pending);
+    ucs_queue_for_each_extract(priv, &list, queue_elem, 1) {
+        req = ucs_container_of(priv, uct_pending_req_t, priv);
+        if (req->func != uct_wimm_ep_flush_progress) {
+            uct_pending_req_queue_push(&ep->imm_pending, req);
+            continue;
+        }
+
+        flush_req = ucs_derived_of(req, uct_wimm_flush_req_t);
+        comp      = flush_req->comp;
+        ucs_mpool_put_inline(flush_req);
+        uct_invoke_completion(comp, status);
+    }
+}

@@ -1,0 +1,216 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "wimm_pending.h"
+
+#include <uct/ib/base/ib_verbs.h>
+#include <ucs/debug/log.h>
+#include <arpa/inet.h>
+#include <inttypes.h>
+
+
+/* As the base class completes its send descriptors, which knows them by it */
+#define UCT_WIMM_SEND_DESC_PUT \
+  ((uct_rc_send_handler_t)(void (*)(void))ucs_mpool_put)
+
+
+/* Why nothing can be posted on this endpoint */
+static UCS_F_NOINLINE ucs_status_t uct_wimm_ep_state_status(uct_wimm_ep_t *ep)
+{
+    return (uct_wimm_ep_is_dead(ep) || (ep->fail_status != UCS_OK)) ?
+                   UCS_ERR_CONNECTION_RESET :
+                   UCS_ERR_NOT_CONNECTED;
+}
+
+/* What every notified put checks before it is posted. As UCT_RC_CHECK_RES, but a
+ * wrong state of the endpoint is an error, not an assertion. */
+static UCS_F_ALWAYS_INLINE ucs_status_t
+uct_wimm_ep_check_put_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+{
+    if (ucs_unlikely(!uct_wimm_ep_is_usable(ep))) {
+        return uct_wimm_ep_state_status(ep);
+    }
+
+    UCT_RC_CHECK_TX_CQ_RES(&iface->super.super, &ep->super.super);
+    UCT_RC_CHECK_NUM_RDMA_READ_RET(&iface->super.super, UCS_ERR_NO_RESOURCE);
+    return uct_wimm_ep_check_imm(iface, ep);
+}
+
+/* Post a write with immediate: wr->sg_list has "num_sge" entries */
+static UCS_F_ALWAYS_INLINE ucs_status_t
+uct_wimm_ep_post_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
+                     struct ibv_send_wr *wr, int num_sge, uint64_t remote_addr,
+                     uct_rkey_t rkey, uint32_t imm, unsigned send_flags)
+{
+    ucs_status_t status;
+
+    if (ucs_likely(num_sge > 0)) {
+        uct_rc_ep_fence_put(&iface->super.super, &ep->super.fi, &rkey,
+                            &remote_addr, ep->super.super.atomic_mr_offset);
+    } else {
+        /* Nothing is written: no key is needed, and a fence is left to the
+         * next write. The device may have no inline at all. */
+        remote_addr = 0;
+        rkey        = 0;
+        send_flags &= ~IBV_SEND_INLINE;
+    }
+
+    wr->opcode              = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr->num_sge             = num_sge;
+    wr->imm_data            = htonl(imm);
+    wr->wr.rdma.remote_addr = remote_addr;
+    wr->wr.rdma.rkey        = rkey;
+
+    ucs_trace_data("ep %p: post write with imm 0x%x to 0x%" PRIx64
+                   " rkey 0x%x, %d sge",
+                   ep, imm, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey,
+                   wr->num_sge);
+
+    /* Solicited, for a peer that sleeps until something is received */
+    status = uct_wimm_ep_post_send(iface, ep, wr,
+                                   send_flags | IBV_SEND_SOLICITED);
+    if (ucs_likely(status == UCS_OK)) {
+        UCT_RC_UPDATE_FC_WND(&ep->super.super.fc);
+        --ep->tx_slots;
+        ++ep->counters.posted;
+    }
+
+    return status;
+}
+
+ucs_status_t uct_wimm_ep_put_imm_short(uct_ep_h tl_ep, const void *buffer,
+                                       unsigned length, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uint32_t imm)
+{
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
+    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+    ucs_status_t status;
+
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+    UCT_WIMM_CHECK_PARAM(length <= iface->super.config.max_inline,
+                         "Invalid put_imm_short length: %u (expected: <= %zu)",
+                         length, iface->super.config.max_inline);
+
+    status = uct_wimm_ep_check_put_imm(iface, ep);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    sge.addr   = (uintptr_t)buffer;
+    sge.length = length;
+    wr.sg_list = &sge;
+    status = uct_wimm_ep_post_imm(iface, ep, &wr, length > 0, remote_addr, rkey,
+                                  imm, IBV_SEND_INLINE);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &ep->super.super.super, PUT, SHORT,
+                                 length);
+    return status;
+}
+
+ucs_status_t uct_wimm_ep_notify(uct_ep_h tl_ep, uint32_t imm)
+{
+    return uct_wimm_ep_put_imm_short(tl_ep, NULL, 0, 0, UCT_INVALID_RKEY, imm);
+}
+
+ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
+                                  void *arg, uint64_t remote_addr,
+                                  uct_rkey_t rkey, uint32_t imm)
+{
+    uct_wimm_iface_t *iface  = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
+    uct_wimm_ep_t *ep        = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    uct_rc_iface_t *rc_iface = &iface->super.super;
+    unsigned send_flags      = 0;
+    uct_rc_iface_send_desc_t *desc;
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+    ucs_status_t status;
+    size_t length;
+
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+
+    status = uct_wimm_ep_check_put_imm(iface, ep);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    UCT_RC_IFACE_GET_TX_DESC(rc_iface, &rc_iface->tx.mp, desc);
+    desc->super.handler = UCT_WIMM_SEND_DESC_PUT;
+    length              = pack_cb(desc + 1, arg);
+
+    /* The last buffer must come back, whatever the moderation */
+    if (ucs_unlikely(ucs_mpool_is_empty(&rc_iface->tx.mp))) {
+        send_flags = IBV_SEND_SIGNALED;
+    }
+
+    sge.addr   = (uintptr_t)(desc + 1);
+    sge.length = length;
+    sge.lkey   = desc->lkey;
+    wr.sg_list = &sge;
+    status = uct_wimm_ep_post_imm(iface, ep, &wr, length > 0, remote_addr, rkey,
+                                  imm, send_flags);
+    if (ucs_unlikely(status != UCS_OK)) {
+        ucs_mpool_put_inline(desc);
+        return status;
+    }
+
+    uct_rc_txqp_add_send_op_sn(&ep->super.super.txqp, &desc->super,
+                               ep->super.txcnt.pi);
+    UCT_TL_EP_STAT_OP(&ep->super.super.super, PUT, BCOPY, length);
+    return length;
+}
+
+ucs_status_t uct_wimm_ep_put_imm_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uint32_t imm,
+                                       uct_completion_t *comp)
+{
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
+    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    struct ibv_sge sge[UCT_IB_MAX_IOV];
+    struct ibv_send_wr wr;
+    ucs_status_t status;
+    size_t length;
+
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+    UCT_WIMM_CHECK_PARAM(iovcnt <= iface->super.config.max_send_sge,
+                         "Invalid put_imm_zcopy iovcnt: %zu (expected: <= %zu)",
+                         iovcnt, iface->super.config.max_send_sge);
+
+    length = uct_iov_total_length(iov, iovcnt);
+    UCT_WIMM_CHECK_PARAM(length <= iface->config.max_zcopy,
+                         "Invalid put_imm_zcopy length: %zu (expected: <= %zu)",
+                         length, iface->config.max_zcopy);
+
+    status = uct_wimm_ep_check_put_imm(iface, ep);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    wr.sg_list = sge;
+    status     = uct_wimm_ep_post_imm(iface, ep, &wr,
+                                      uct_ib_verbs_sge_fill_iov(sge, iov, iovcnt),
+                                      remote_addr, rkey, imm,
+                                  (comp != NULL) ? IBV_SEND_SIGNALED : 0);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    uct_rc_txqp_add_send_comp(&iface->super.super, &ep->super.super.txqp,
+                              uct_rc_ep_send_op_completion_handler, comp,
+                              ep->super.txcnt.pi,
+                              UCT_RC_IFACE_SEND_OP_FLAG_ZCOPY, iov, iovcnt,
+                              length);
+    UCT_TL_EP_STAT_OP(&ep->super.super.super, PUT, ZCOPY, length);
+    return UCS_INPROGRESS;
+}
