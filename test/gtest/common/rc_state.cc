@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 
 uct_rc_iface_t *rc_state::iface(const entity &e)
@@ -124,6 +125,28 @@ int rc_state::device_num_qps()
     }
     pclose(stream);
     return result;
+}
+
+uint64_t rc_state::device_num_rnr()
+{
+    const std::string &dev = resource::get().dev_name;
+    const size_t colon     = dev.find(':');
+    uint64_t sum           = 0;
+
+    for (const char *name : { "rcvd_rnr_err", "send_rnr_err" }) {
+        std::ifstream file("/sys/class/infiniband/" + dev.substr(0, colon) +
+                           "/ports/" + dev.substr(colon + 1) + "/hw_counters/" +
+                           name);
+        uint64_t value;
+
+        if (!(file >> value)) {
+            ADD_FAILURE() << "no counter " << name << " of " << dev;
+            return UINT64_MAX;
+        }
+        sum += value;
+    }
+
+    return sum;
 }
 
 int rc_state::raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr)

@@ -55,6 +55,10 @@ int sq_length(const entity &e);
 /* How many queue pairs the device has, of all processes; -1 if unknown */
 int device_num_qps();
 
+/* Times that the device had no receive for a message (RNR), as sender and as
+ * receiver, of all processes */
+uint64_t device_num_rnr();
+
 /* Post one request on the queue pair of an endpoint, past the transport, and
  * keep its books. @return What ibv_post_send() returned. */
 int raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr);

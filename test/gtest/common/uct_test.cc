@@ -63,7 +63,7 @@ ucs_status_t imm_sink::handler(void *arg, uct_ep_h ep, uint32_t imm,
     if (self->on_imm) {
         self->on_imm(n);
     }
-    return UCS_OK;
+    return self->result;
 }
 
 

@@ -39,6 +39,9 @@ class imm_sink {
 
     typedef std::function<void(const notification &)> func_t;
 
+    /* What the handler returns */
+    ucs_status_t result = UCS_OK;
+
     explicit imm_sink(entity &e, bool start = true);
     ~imm_sink();
 
