@@ -106,7 +106,7 @@ ucs_status_t uct_wimm_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
     const uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
     uct_wimm_ep_addr_t *wimm_addr = (uct_wimm_ep_addr_t *)addr;
 
-    uct_wimm_ep_addr_pack(wimm_addr, ep->rx_credits, iface->config.num_slots);
+    uct_wimm_ep_addr_pack(wimm_addr, ep->rx_initial, iface->config.num_slots);
     return uct_rc_verbs_ep_get_address(tl_ep, (uct_ep_addr_t *)(wimm_addr + 1));
 }
 
@@ -115,7 +115,6 @@ ucs_status_t uct_wimm_ep_connect_to_ep(uct_ep_h tl_ep,
                                        const uct_ep_addr_t *ep_addr)
 {
     uct_wimm_ep_t *ep                   = ucs_derived_of(tl_ep, uct_wimm_ep_t);
-    uct_rc_iface_t *rc_iface            = &uct_wimm_ep_iface(ep)->super.super;
     const uct_wimm_ep_addr_t *wimm_addr = (const uct_wimm_ep_addr_t *)ep_addr;
     unsigned credits, num_slots;
     ucs_status_t status;
@@ -134,13 +133,7 @@ ucs_status_t uct_wimm_ep_connect_to_ep(uct_ep_h tl_ep,
 
     ep->tx_num_slots = num_slots;
     ep->tx_slots     = num_slots;
-    if (rc_iface->config.fc_enabled && (credits > 0)) {
-        ep->flags |= UCT_WIMM_EP_FLAG_FC;
-        ep->super.super.fc.fc_wnd = credits;
-    } else {
-        ep->super.super.fc.fc_wnd = INT16_MAX;
-    }
-
+    uct_wimm_fc_ep_connected(uct_wimm_ep_iface(ep), ep, credits);
     return UCS_OK;
 }
 

@@ -45,6 +45,7 @@ struct uct_wimm_ep {
     uint16_t rx_slots;  /* Slots in use: held, waiting, or to be returned */
     uint16_t rx_held;   /* By the handler */
     uint16_t rx_return; /* Consumed, to be returned */
+    int16_t rx_initial; /* The first grant, in the endpoint's address */
     int16_t tx_return;  /* Credits to give back, beyond that of the message */
 
     uct_wimm_counters_t counters;

@@ -111,6 +111,7 @@ void uct_wimm_fc_ep_init(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
     ep->ctrl       = 0;
     ep->rx_grant   = 0;
     ep->rx_credits = 0;
+    ep->rx_initial = 0;
     ep->tx_return  = 0;
     if (!iface->super.super.config.fc_enabled) {
         return;
@@ -131,11 +132,27 @@ void uct_wimm_fc_ep_init(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
     credits        = iface->fc.pool - iface->fc.shared_used + 1;
     credits        = ucs_min(credits / 8, iface->fc.target);
     ep->rx_credits = ucs_max(credits, 1);
+    ep->rx_initial = ep->rx_credits;
 
     iface->fc.shared_used += uct_wimm_fc_shared(ep);
     if (iface->fc.shared_used > iface->fc.pool) {
         uct_wimm_fc_reclaim(iface);
     }
+}
+
+void uct_wimm_fc_ep_connected(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
+                              unsigned credits)
+{
+    if (iface->super.super.config.fc_enabled && (credits > 0)) {
+        ep->flags |= UCT_WIMM_EP_FLAG_FC;
+        ep->super.super.fc.fc_wnd = credits;
+        return;
+    }
+
+    /* One side has no flow control: nothing is counted */
+    iface->fc.shared_used -= uct_wimm_fc_shared(ep);
+    ep->rx_credits            = 0;
+    ep->super.super.fc.fc_wnd = INT16_MAX;
 }
 
 static void uct_wimm_fc_unschedule(uct_wimm_ep_t *ep)

@@ -41,6 +41,11 @@ unsigned uct_wimm_fc_min_srq_len(const uct_wimm_iface_t *iface,
 /* A new endpoint: set aside its initial credits */
 void uct_wimm_fc_ep_init(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep);
 
+/* The peer's address came: @a credits is its first grant, 0 if its flow control is
+ * off */
+void uct_wimm_fc_ep_connected(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
+                              unsigned credits);
+
 /* What an endpoint holds of the pool */
 static UCS_F_ALWAYS_INLINE int uct_wimm_fc_shared(const uct_wimm_ep_t *ep)
 {
