@@ -24,7 +24,10 @@ enum {
     UCT_WIMM_EP_FLAG_IMM_REQ = UCS_BIT(2),
 
     /* The endpoint is on the interface's list of control messages */
-    UCT_WIMM_EP_FLAG_CTRL_LIST = UCS_BIT(3)
+    UCT_WIMM_EP_FLAG_CTRL_LIST = UCS_BIT(3),
+
+    /* The peer asked for credits, as it does in UCX's own scheme */
+    UCT_WIMM_EP_FLAG_GRANT_ASKED = UCS_BIT(4)
 };
 
 

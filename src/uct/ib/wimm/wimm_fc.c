@@ -218,12 +218,20 @@ static int uct_wimm_fc_grant_amount(const uct_wimm_iface_t *iface,
     int target = iface->fc.target;
     int amount, available;
 
-    if ((ep->rx_credits > iface->fc.grant_level) ||
-        ((ep->rx_grant > 0) && (ep->rx_credits >= ep->rx_grant))) {
-        return 0;
+    if ((ep->rx_grant > 0) && (ep->rx_credits >= ep->rx_grant)) {
+        return 0; /* The last one may not have been read yet */
     }
 
     available = iface->fc.pool - iface->fc.shared_used;
+    if (ucs_unlikely((ep->flags & UCT_WIMM_EP_FLAG_GRANT_ASKED) &&
+                     (available > 0))) {
+        return ucs_min(target, available);
+    }
+
+    if (ep->rx_credits > iface->fc.grant_level) {
+        return 0;
+    }
+
     if (ep->rx_credits == 0) {
         /* An endpoint is never left without its own credit */
         amount = ucs_min(target, available + 1);
@@ -248,6 +256,7 @@ static ucs_status_t uct_wimm_fc_send_grant(uct_wimm_iface_t *iface,
         }
 
         ++ep->counters.grants;
+        ep->flags &= ~UCT_WIMM_EP_FLAG_GRANT_ASKED;
         ep->rx_grant = amount;
         ep->rx_credits += amount;
         iface->fc.shared_used += uct_wimm_fc_shared(ep) - shared;
@@ -508,9 +517,10 @@ ucs_status_t uct_wimm_fc_handler(uct_rc_iface_t *rc_iface, unsigned qp_num,
             return UCS_OK;
         }
 
-        /* A sender whose window was set by hand says that it is at its end */
-        iface->fc.shared_used -= uct_wimm_fc_shared(ep);
-        ep->rx_credits = 0;
+        /* A sender whose window was set by hand says that it is at its end, also
+         * if it has not used what it was granted. It gets more, of what is
+         * free. */
+        ep->flags |= UCT_WIMM_EP_FLAG_GRANT_ASKED;
         uct_wimm_fc_schedule(iface, ep, UCT_WIMM_CTRL_GRANT);
     }
 
