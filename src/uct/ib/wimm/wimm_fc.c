@@ -75,11 +75,12 @@ unsigned uct_wimm_fc_min_srq_len(const uct_wimm_iface_t *iface,
     return (UCT_WIMM_FC_RX_PER_EP * num_eps) + uct_wimm_fc_slack(iface);
 }
 
-/* Ask endpoints that hold much more than their share to give credits back. It
- * looks at all of them, so it is done once per as many calls. */
+/* Ask endpoints that hold more than their share to give credits back. However
+ * little each has, together they may have all that another one lacks. None is
+ * asked twice, unless its share has become smaller. It looks at all of them, so
+ * it is done once per as many calls. */
 static void uct_wimm_fc_reclaim(uct_wimm_iface_t *iface)
 {
-    int max_credits = iface->fc.target + (iface->fc.target / 4);
     uct_rc_ep_t *rc_ep;
     uct_wimm_ep_t *ep;
 
@@ -91,7 +92,7 @@ static void uct_wimm_fc_reclaim(uct_wimm_iface_t *iface)
     iface->fc.reclaim_wait = iface->fc.num_eps;
     ucs_list_for_each(rc_ep, &iface->super.super.ep_list, list) {
         ep = ucs_derived_of(rc_ep, uct_wimm_ep_t);
-        if ((ep->rx_credits > max_credits) && uct_wimm_ep_is_usable(ep) &&
+        if ((ep->rx_credits > iface->fc.target) && uct_wimm_ep_is_usable(ep) &&
             ((ep->flags & (UCT_WIMM_EP_FLAG_FC | UCT_WIMM_EP_FLAG_RECLAIMING)) ==
              UCT_WIMM_EP_FLAG_FC)) {
             ep->flags |= UCT_WIMM_EP_FLAG_RECLAIMING;
