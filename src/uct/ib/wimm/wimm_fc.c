@@ -16,9 +16,11 @@
 #include <arpa/inet.h>
 
 
-static int uct_wimm_fc_slack(const uct_wimm_iface_t *iface)
+/* Receives that may have been taken, and are not posted again yet */
+static unsigned uct_wimm_fc_slack(const uct_wimm_iface_t *iface,
+                                  unsigned srq_len)
 {
-    return 2 * iface->super.super.super.config.rx_max_batch;
+    return 2 * ucs_max(ucs_min(iface->config.rx_max_batch, srq_len / 4), 1);
 }
 
 static void uct_wimm_fc_update(uct_wimm_iface_t *iface)
@@ -31,7 +33,8 @@ static void uct_wimm_fc_update(uct_wimm_iface_t *iface)
     reserve = ucs_max(reserve, iface->fc.num_eps);
     target  = rc_iface->config.fc_wnd_size;
 
-    iface->fc.pool = (int)iface->fc.srq_len - uct_wimm_fc_slack(iface) -
+    iface->fc.pool = (int)iface->fc.srq_len -
+                     (int)uct_wimm_fc_slack(iface, iface->fc.srq_len) -
                      (UCT_WIMM_FC_RX_PER_EP * (int)reserve);
     if (iface->fc.num_eps > 0) {
         target = ucs_min(target, (iface->fc.pool / (int)iface->fc.num_eps) + 1);
@@ -72,7 +75,15 @@ void uct_wimm_fc_init(uct_wimm_iface_t *iface)
 unsigned uct_wimm_fc_min_srq_len(const uct_wimm_iface_t *iface,
                                  unsigned num_eps)
 {
-    return (UCT_WIMM_FC_RX_PER_EP * num_eps) + uct_wimm_fc_slack(iface);
+    unsigned per_ep  = UCT_WIMM_FC_RX_PER_EP * num_eps;
+    unsigned srq_len = per_ep + uct_wimm_fc_slack(iface, UINT_MAX);
+
+    /* A shorter queue has smaller batches */
+    while ((srq_len - 1) >= (per_ep + uct_wimm_fc_slack(iface, srq_len - 1))) {
+        --srq_len;
+    }
+
+    return srq_len;
 }
 
 /* Ask endpoints that hold more than their share to give credits back. However

@@ -525,8 +525,11 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
                                            UCT_WIMM_MAX_POLL);
 
     /* It is 0, which posts nothing, where the queue has fewer than 4 */
+    self->config.rx_max_batch =
+            ucs_min(config->super.super.super.super.rx.max_batch,
+                    UCT_WIMM_MAX_RECV_BATCH);
     ib_iface->config.rx_max_batch = ucs_min(ib_iface->config.rx_max_batch,
-                                            UCT_WIMM_MAX_RECV_BATCH);
+                                            self->config.rx_max_batch);
     ib_iface->config.rx_max_batch = ucs_max(ib_iface->config.rx_max_batch, 1);
 
     uct_wimm_fc_init(self);

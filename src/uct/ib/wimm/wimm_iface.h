@@ -95,9 +95,10 @@ typedef struct uct_wimm_iface {
 
     struct {
         ucs_time_t qp_drain_timeout;
-        unsigned num_slots;  /* Notification slots that a peer has here */
-        unsigned slot_batch; /* Return as many at once */
-        size_t max_zcopy;    /* Largest message of the device */
+        unsigned num_slots;    /* Notification slots that a peer has here */
+        unsigned slot_batch;   /* Return as many at once */
+        unsigned rx_max_batch; /* Of a receive queue that is long enough */
+        size_t max_zcopy;      /* Largest message of the device */
         int prefer;
         int stats;
     } config;
