@@ -260,7 +260,7 @@ TEST_F(test_ep_destroy, interface_closed_with_queue_pairs_draining)
         for (unsigned i = 1; i < 10; ++i) {
             entity::connect(sender(), i, receiver(), i);
             ASSERT_OK(send_am(i));
-            ASSERT_OK(notify(sender(), i, i));
+            ASSERT_OK(retry([&]() { return notify(sender(), i, i); }));
         }
         sender().destroy_eps();
         receiver().destroy_eps();

@@ -23,21 +23,27 @@ static unsigned uct_wimm_fc_slack(const uct_wimm_iface_t *iface,
     return 2 * ucs_max(ucs_min(iface->config.rx_max_batch, srq_len / 4), 1);
 }
 
+/* Receives that are there for endpoints, whatever happens */
+static int uct_wimm_fc_available(const uct_wimm_iface_t *iface)
+{
+    return (int)iface->fc.srq_len -
+           (int)uct_wimm_fc_slack(iface, iface->fc.srq_len);
+}
+
 static void uct_wimm_fc_update(uct_wimm_iface_t *iface)
 {
     const uct_rc_iface_t *rc_iface = &iface->super.super;
-    unsigned reserve;
-    int target;
+    int num_eps                    = iface->fc.num_eps;
+    int available                  = uct_wimm_fc_available(iface);
+    int reserve, target;
 
-    reserve = ucs_min(UCT_WIMM_FC_RX_MAX_RESERVE, iface->fc.srq_len / 8);
-    reserve = ucs_max(reserve, iface->fc.num_eps);
+    reserve = ucs_min(available / 4, UCT_WIMM_FC_RX_MAX_RESERVE);
+    reserve = ucs_max(reserve, num_eps);
     target  = rc_iface->config.fc_wnd_size;
 
-    iface->fc.pool = (int)iface->fc.srq_len -
-                     (int)uct_wimm_fc_slack(iface, iface->fc.srq_len) -
-                     (UCT_WIMM_FC_RX_PER_EP * (int)reserve);
-    if (iface->fc.num_eps > 0) {
-        target = ucs_min(target, (iface->fc.pool / (int)iface->fc.num_eps) + 1);
+    iface->fc.pool = available - (UCT_WIMM_FC_RX_PER_EP * reserve);
+    if (num_eps > 0) {
+        target = ucs_min(target, (iface->fc.pool / num_eps) + 1);
     }
 
     iface->fc.target      = ucs_max(target, 1);
@@ -139,10 +145,11 @@ void uct_wimm_fc_ep_init(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
                  UCT_IB_IFACE_ARG(&iface->super.super.super), min_srq_len);
     }
 
-    /* Not all that is free: more endpoints may be created before any of the
-     * initial credits can be taken back */
-    credits        = iface->fc.pool - iface->fc.shared_used + 1;
-    credits        = ucs_min(credits / 8, iface->fc.target);
+    /* Not all that is free: as many endpoints as the queue is long enough for may
+     * be created before any of the initial credits can be taken back */
+    credits        = ucs_min(iface->fc.pool, uct_wimm_fc_available(iface) / 4);
+    credits        = (credits - iface->fc.shared_used + 1) / 3;
+    credits        = ucs_min(credits, iface->fc.target);
     ep->rx_credits = ucs_max(credits, 1);
     ep->rx_initial = ep->rx_credits;
 

@@ -27,8 +27,9 @@
 /* Receives that an endpoint has for itself */
 #define UCT_WIMM_FC_RX_PER_EP 3
 
-/* Receives are set aside for as many endpoints, or an eighth of the queue, before
- * they exist */
+/* Receives are set aside for endpoints before they exist: for a quarter as many as
+ * there are receives, and for no more than this. What the others hold by then can
+ * be taken back only when their peers answer. */
 #define UCT_WIMM_FC_RX_MAX_RESERVE 256
 
 
