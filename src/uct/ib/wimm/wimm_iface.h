@@ -82,7 +82,7 @@ typedef struct uct_wimm_iface {
     /* What is being dispatched: wimm_pending.c */
     struct {
         uct_wimm_ep_t *ep; /* Of the request that is being called, or NULL */
-        uint8_t token;     /* It is at the head, and has posted nothing yet */
+        uint16_t pi;       /* What was posted there when it was called */
         uint8_t is_imm;    /* It is from the list of immediates */
         uint8_t refused;   /* It had everything but a slot */
         ucs_mpool_t flush_mp;

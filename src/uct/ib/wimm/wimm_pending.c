@@ -37,7 +37,7 @@ static ucs_status_t uct_wimm_ep_flush_progress(uct_pending_req_t *self);
 ucs_status_t uct_wimm_pending_init(uct_wimm_iface_t *iface)
 {
     iface->dispatch.ep      = NULL;
-    iface->dispatch.token   = 0;
+    iface->dispatch.pi      = 0;
     iface->dispatch.is_imm  = 0;
     iface->dispatch.refused = 0;
     return ucs_mpool_init(&iface->dispatch.flush_mp, 0,
@@ -54,6 +54,15 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_ep_is_dispatched(
         const uct_wimm_iface_t *iface, const uct_wimm_ep_t *ep, int is_imm)
 {
     return (iface->dispatch.ep == ep) && (iface->dispatch.is_imm == is_imm);
+}
+
+/* Whether it is the turn of what is posted now: of the request that is being
+ * called, as long as it has posted nothing */
+static UCS_F_ALWAYS_INLINE int uct_wimm_ep_is_head(
+        const uct_wimm_iface_t *iface, const uct_wimm_ep_t *ep)
+{
+    return (iface->dispatch.ep == ep) &&
+           (iface->dispatch.pi == ep->super.txcnt.pi);
 }
 
 static int uct_wimm_ep_has_tx_resources(uct_wimm_iface_t *iface,
@@ -91,8 +100,9 @@ static int uct_wimm_ep_imm_pending_is_ready(uct_wimm_ep_t *ep)
 }
 
 /* Call a request as the one that is at the head of its queue. It may post one
- * notified put ahead of all that waits: the token. What it posts beyond that is
- * new (its memory may be a new request by then), and must wait behind the others.
+ * notified put ahead of all that waits. What it posts after that, or after
+ * anything else, is new (its memory may be a new request by then, or its completion
+ * has called the program), and must wait behind the others.
  *
  * @return As the request, but UCS_INPROGRESS if it wants to be called again and
  *         has posted something.
@@ -101,24 +111,25 @@ static ucs_status_t uct_wimm_ep_call_pending(uct_wimm_iface_t *iface,
                                              uct_wimm_ep_t *ep,
                                              uct_pending_req_t *req, int is_imm)
 {
+    const uint16_t pi      = ep->super.txcnt.pi;
     uct_wimm_ep_t *prev_ep = iface->dispatch.ep;
     uint8_t prev_is_imm    = iface->dispatch.is_imm;
-    uint8_t prev_token     = iface->dispatch.token;
+    uint16_t prev_pi       = iface->dispatch.pi;
     ucs_status_t status;
 
     iface->dispatch.ep      = ep;
+    iface->dispatch.pi      = pi;
     iface->dispatch.is_imm  = is_imm;
-    iface->dispatch.token   = 1;
     iface->dispatch.refused = 0;
 
     status = uct_rc_iface_invoke_pending_cb(&iface->super.super, req);
-    if ((status == UCS_ERR_NO_RESOURCE) && !iface->dispatch.token) {
+    if ((status == UCS_ERR_NO_RESOURCE) && (ep->super.txcnt.pi != pi)) {
         status = UCS_INPROGRESS;
     }
 
     iface->dispatch.ep     = prev_ep;
+    iface->dispatch.pi     = prev_pi;
     iface->dispatch.is_imm = prev_is_imm;
-    iface->dispatch.token  = prev_token;
     return status;
 }
 
@@ -212,7 +223,7 @@ ucs_arbiter_cb_result_t uct_wimm_ep_process_pending(
 ucs_status_t uct_wimm_ep_check_imm_slow(uct_wimm_iface_t *iface,
                                         uct_wimm_ep_t *ep)
 {
-    int is_head = iface->dispatch.token && (iface->dispatch.ep == ep);
+    int is_head = uct_wimm_ep_is_head(iface, ep);
 
     if (!is_head && !ucs_arbiter_group_is_empty(&ep->super.super.arb_group)) {
         return UCS_ERR_NO_RESOURCE;
@@ -230,7 +241,6 @@ ucs_status_t uct_wimm_ep_check_imm_slow(uct_wimm_iface_t *iface,
         return UCS_ERR_NO_RESOURCE;
     }
 
-    iface->dispatch.token = 0;
     return UCS_OK;
 }
 
