@@ -329,16 +329,19 @@ static ucs_status_t uct_wimm_ep_do_flush(uct_wimm_iface_t *iface,
 static ucs_status_t uct_wimm_ep_flush_progress(uct_pending_req_t *self)
 {
     uct_wimm_flush_req_t *req = ucs_derived_of(self, uct_wimm_flush_req_t);
+    uct_wimm_iface_t *iface   = uct_wimm_ep_iface(req->ep);
     uct_completion_t *comp    = req->comp;
     ucs_status_t status;
 
-    status = uct_wimm_ep_do_flush(uct_wimm_ep_iface(req->ep), req->ep, 0, comp);
+    status = uct_wimm_ep_do_flush(iface, req->ep, 0, comp);
     if (status == UCS_ERR_NO_RESOURCE) {
         return status;
     }
 
     ucs_mpool_put_inline(req);
     if (status != UCS_INPROGRESS) {
+        /* It is not the turn of what the program posts now */
+        iface->dispatch.ep = NULL;
         uct_invoke_completion(comp, status);
     }
 
