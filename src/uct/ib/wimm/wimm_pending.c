@@ -263,6 +263,7 @@ ucs_status_t uct_wimm_ep_imm_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req)
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    int has_slot;
 
     UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
                          "endpoint %p is not of the transport wimm", tl_ep);
@@ -271,16 +272,20 @@ ucs_status_t uct_wimm_ep_imm_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req)
         return UCS_ERR_BUSY; /* Posting it tells why */
     }
 
+    has_slot = (ep->tx_slots > 0) && ucs_queue_is_empty(&ep->imm_pending);
+
     /* A request at the head of the group that was refused for want of a slot
      * keeps its place before the others there */
     if (!(uct_wimm_ep_is_dispatched(iface, ep, 0) && iface->dispatch.refused)) {
+        /* Active messages must not find anything in the group if it is a slot
+         * that is missing, whatever else is */
         if (!ucs_arbiter_group_is_empty(&ep->super.super.arb_group) ||
-            !uct_wimm_ep_has_tx_resources(iface, ep)) {
+            (has_slot && !uct_wimm_ep_has_tx_resources(iface, ep))) {
             uct_wimm_ep_group_push(iface, ep, req);
             return UCS_OK;
         }
 
-        if ((ep->tx_slots > 0) && ucs_queue_is_empty(&ep->imm_pending)) {
+        if (has_slot) {
             return UCS_ERR_BUSY;
         }
     }
