@@ -176,15 +176,9 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
         return;
     }
 
-    /* The user's pending requests stay for uct_ep_pending_purge(), but are not
-     * called any more: they would get an error, which the base class asserts
-     * not to happen while there are resources */
     ep->super.super.flags |= UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED;
     ++ep->counters.failed;
-    ucs_arbiter_group_purge(&rc_iface->tx.arbiter, &ep->super.super.arb_group,
-                            uct_rc_ep_arbiter_purge_internal_cb, NULL);
-    ucs_arbiter_group_desched(&rc_iface->tx.arbiter,
-                              &ep->super.super.arb_group);
+    uct_wimm_ep_pending_set_aside(iface, ep);
     uct_rc_fc_restore_wnd(rc_iface, &ep->super.super.fc);
 
     /* Before the error handler, which may destroy the endpoint */
@@ -277,6 +271,11 @@ void uct_wimm_ep_handle_tx_failure(uct_ib_iface_t *ib_iface, void *arg,
     count = (uint16_t)wc->wr_id - ep->super.txcnt.ci;
     uct_rc_txqp_purge_outstanding(rc_iface, &ep->super.super.txqp, status,
                                   ep->super.txcnt.ci + count, 0);
+    if (ep->super.super.flags & UCT_RC_EP_FLAG_ERR_HANDLER_INVOKED) {
+        /* What was queued since, to get rid of the endpoint */
+        ucs_arbiter_group_schedule(&rc_iface->tx.arbiter,
+                                   &ep->super.super.arb_group);
+    }
     uct_wimm_ep_tx_completed(rc_iface, ep, count);
 
     uct_wimm_ep_failed(ep, status, wc, UCT_IB_DIR_TX);

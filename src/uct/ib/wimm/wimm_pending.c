@@ -466,6 +466,32 @@ void uct_wimm_ep_pending_cleanup(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
     uct_wimm_ep_imm_pending_purge(ep, uct_rc_ep_pending_purge_warn_cb, ep);
 }
 
+static ucs_arbiter_cb_result_t uct_wimm_ep_set_aside_cb(
+        ucs_arbiter_t *arbiter, ucs_arbiter_group_t *group,
+        ucs_arbiter_elem_t *elem, void *arg)
+{
+    uct_wimm_ep_t *ep = arg;
+
+    if ((uct_wimm_ep_purge_imm_req_cb(arbiter, group, elem, NULL) !=
+         UCS_ARBITER_CB_RESULT_REMOVE_ELEM) &&
+        (uct_rc_ep_arbiter_purge_internal_cb(arbiter, group, elem, NULL) !=
+         UCS_ARBITER_CB_RESULT_REMOVE_ELEM)) {
+        uct_pending_req_queue_push(&ep->imm_pending,
+                                   ucs_container_of(elem, uct_pending_req_t,
+                                                    priv));
+    }
+
+    return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+}
+
+void uct_wimm_ep_pending_set_aside(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+{
+    /* The list of an endpoint that cannot be used is not called */
+    ucs_arbiter_group_purge(&iface->super.super.tx.arbiter,
+                            &ep->super.super.arb_group,
+                            uct_wimm_ep_set_aside_cb, ep);
+}
+
 void uct_wimm_ep_pending_failed(uct_wimm_iface_t UCS_V_UNUSED *iface,
                                 uct_wimm_ep_t *ep, ucs_status_t status)
 {

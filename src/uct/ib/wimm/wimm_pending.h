@@ -40,6 +40,11 @@ void uct_wimm_ep_pending_cleanup(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep);
 /* Slots came back: call the requests that wait for them */
 void uct_wimm_ep_imm_dispatch(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep);
 
+/* The endpoint fails: the user's requests stay for uct_ep_pending_purge(), but are
+ * not called any more. They would get an error, which the base class asserts not to
+ * happen while there are resources. What is queued from now on is called. */
+void uct_wimm_ep_pending_set_aside(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep);
+
 /* The endpoint failed or was canceled: end the flushes that wait in its list.
  * Requests stay there until the user purges them. */
 void uct_wimm_ep_pending_failed(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
