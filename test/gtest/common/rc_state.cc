@@ -168,6 +168,7 @@ int rc_state::raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr)
 }
 
 
+const int verbs_fault::EMPTY;
 verbs_fault *verbs_fault::m_current = nullptr;
 
 
@@ -239,6 +240,9 @@ int verbs_fault::poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 {
     int ret = m_current->m_func(cq);
 
+    if (ret == EMPTY) {
+        return 0;
+    }
     return (ret != 0) ? ret : m_current->m_saved.poll_cq(cq, max, wc);
 }
 

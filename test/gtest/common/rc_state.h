@@ -13,6 +13,7 @@ extern "C" {
 #include <uct/ib/rc/verbs/rc_verbs.h>
 }
 
+#include <climits>
 #include <functional>
 
 
@@ -69,6 +70,7 @@ int raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr);
 /*
  * Replaces a verb of the device context of a side as long as it lives. The
  * function tells what the verb returns: 0 to call the real one. One at a time.
+ * What it returns for POLL_CQ may also be EMPTY: nothing is found.
  */
 class verbs_fault {
   public:
@@ -81,6 +83,8 @@ class verbs_fault {
         POST_SRQ_RECV,
         POLL_CQ
     };
+
+    static const int EMPTY = INT_MIN;
 
     /* The function gets the queue pair, the shared receive queue, or the
      * completion queue */
