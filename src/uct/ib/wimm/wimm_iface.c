@@ -82,6 +82,43 @@ static UCS_F_NOINLINE void uct_wimm_iface_poll_failed(uct_wimm_iface_t *iface,
     }
 }
 
+/* Poll a completion queue that may not be at fault */
+static UCS_F_ALWAYS_INLINE int uct_wimm_iface_poll_cq(uct_wimm_iface_t *iface,
+                                                      uct_ib_dir_t dir,
+                                                      int max_wcs,
+                                                      struct ibv_wc *wc)
+{
+    int num_wcs = ibv_poll_cq(iface->super.super.super.cq[dir], max_wcs, wc);
+
+    if (ucs_unlikely(num_wcs < 0)) {
+        if (dir == UCT_IB_DIR_RX) {
+            uct_wimm_iface_poll_failed(iface, UCT_WIMM_DEVICE_ERROR_POLL_RX,
+                                       "ibv_poll_cq(rx)", num_wcs);
+        } else {
+            uct_wimm_iface_poll_failed(iface, UCT_WIMM_DEVICE_ERROR_POLL_TX,
+                                       "ibv_poll_cq(tx)", num_wcs);
+        }
+        return 0;
+    }
+
+    return num_wcs;
+}
+
+/* As uct_wimm_iface_poll_cq(), after what was found when the event was armed */
+static UCS_F_ALWAYS_INLINE int uct_wimm_iface_take_wcs(uct_wimm_iface_t *iface,
+                                                       uct_ib_dir_t dir,
+                                                       int max_wcs,
+                                                       struct ibv_wc *wc)
+{
+    if (ucs_unlikely(iface->found.dirs & UCS_BIT(dir))) {
+        iface->found.dirs &= ~UCS_BIT(dir);
+        wc[0] = iface->found.wc[dir];
+        return 1;
+    }
+
+    return uct_wimm_iface_poll_cq(iface, dir, max_wcs, wc);
+}
+
 /* Post up to one batch of receives. @return How many were posted. */
 static unsigned uct_wimm_iface_post_recv(uct_wimm_iface_t *iface, unsigned max)
 {
@@ -214,13 +251,9 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
     uct_wimm_ep_t *ep;
     int i, num_wcs;
 
-    num_wcs = ibv_poll_cq(rc_iface->super.cq[UCT_IB_DIR_RX],
-                          rc_iface->super.config.rx_max_poll, wc);
-    if (num_wcs <= 0) {
-        if (ucs_unlikely(num_wcs < 0)) {
-            uct_wimm_iface_poll_failed(iface, UCT_WIMM_DEVICE_ERROR_POLL_RX,
-                                       "ibv_poll_cq(rx)", num_wcs);
-        }
+    num_wcs = uct_wimm_iface_take_wcs(iface, UCT_IB_DIR_RX,
+                                      rc_iface->super.config.rx_max_poll, wc);
+    if (num_wcs == 0) {
         uct_wimm_iface_refill_rx(iface);
         return 0;
     }
@@ -263,13 +296,9 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
     uint16_t count;
     int i, num_wcs;
 
-    num_wcs = ibv_poll_cq(rc_iface->super.cq[UCT_IB_DIR_TX],
-                          rc_iface->super.config.tx_max_poll, wc);
-    if (num_wcs <= 0) {
-        if (ucs_unlikely(num_wcs < 0)) {
-            uct_wimm_iface_poll_failed(iface, UCT_WIMM_DEVICE_ERROR_POLL_TX,
-                                       "ibv_poll_cq(tx)", num_wcs);
-        }
+    num_wcs = uct_wimm_iface_take_wcs(iface, UCT_IB_DIR_TX,
+                                      rc_iface->super.config.tx_max_poll, wc);
+    if (num_wcs == 0) {
         return 0;
     }
 
@@ -317,7 +346,8 @@ static unsigned uct_wimm_iface_progress(void *arg)
     rx_count = uct_wimm_iface_poll_rx(iface);
     uct_wimm_iface_ctrl_progress(iface);
     count += rx_count;
-    if (uct_rc_iface_poll_tx(&iface->super.super, count)) {
+    if (uct_rc_iface_poll_tx(&iface->super.super, count) ||
+        ucs_unlikely(iface->found.dirs != 0)) {
         count += uct_wimm_iface_poll_tx(iface);
     }
 
@@ -341,10 +371,24 @@ static void uct_wimm_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)
                                       iface->super.super.progress, flags);
 }
 
+/* Whether a completion queue has something. The device need not raise an event for
+ * what came before it was armed, and that may have come after the last progress. A
+ * queue can only be looked at by taking something from it. */
+static int uct_wimm_iface_find_wc(uct_wimm_iface_t *iface, uct_ib_dir_t dir)
+{
+    if (!(iface->found.dirs & UCS_BIT(dir)) &&
+        (uct_wimm_iface_poll_cq(iface, dir, 1, &iface->found.wc[dir]) > 0)) {
+        iface->found.dirs |= UCS_BIT(dir);
+    }
+
+    return iface->found.dirs & UCS_BIT(dir);
+}
+
 static ucs_status_t uct_wimm_iface_event_arm(uct_iface_h tl_iface,
                                              unsigned events)
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_iface, uct_wimm_iface_t);
+    ucs_status_t status;
 
     /* Peers may wait for what is still to be sent. What cannot be sent now needs
      * a send completion, also if the user does not, or a grant. */
@@ -353,15 +397,31 @@ static ucs_status_t uct_wimm_iface_event_arm(uct_iface_h tl_iface,
         events |= UCT_EVENT_SEND_COMP;
     }
 
+    /* A user that waits to send may be waiting for slots, too */
+    status = uct_rc_iface_common_event_arm(tl_iface, events,
+                                           !!(events & UCT_EVENT_SEND_COMP));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (((events & (UCT_EVENT_RECV | UCT_EVENT_SEND_COMP)) &&
+         uct_wimm_iface_find_wc(iface, UCT_IB_DIR_RX)) ||
+        ((events & UCT_EVENT_SEND_COMP) &&
+         uct_wimm_iface_find_wc(iface, UCT_IB_DIR_TX))) {
+        return UCS_ERR_BUSY;
+    }
+
     /* There is no event for what progress has to do without a completion. The
      * queue pairs of destroyed endpoints are part of it: they go after a time. */
     if ((iface->deferred != 0) || uct_wimm_imm_is_deliverable(iface)) {
         return UCS_ERR_BUSY;
     }
 
-    /* A user that waits to send may be waiting for slots, too */
-    return uct_rc_iface_common_event_arm(tl_iface, events,
-                                         !!(events & UCT_EVENT_SEND_COMP));
+    /* No event comes if nothing can be received */
+    uct_wimm_iface_refill_rx(iface);
+    return (iface->super.super.rx.srq.available < iface->fc.srq_len) ?
+                   UCS_OK :
+                   UCS_ERR_BUSY;
 }
 
 static ucs_status_t uct_wimm_iface_tl_query(uct_iface_h tl_iface,
@@ -507,6 +567,7 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
         goto err_imm_cleanup;
     }
 
+    self->found.dirs    = 0;
     self->deferred      = 0;
     self->device_errors = 0;
     memset(&self->closed_eps, 0, sizeof(self->closed_eps));

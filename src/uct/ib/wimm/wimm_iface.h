@@ -88,6 +88,13 @@ typedef struct uct_wimm_iface {
         ucs_mpool_t flush_mp;
     } dispatch;
 
+    /* Completions that were found right after the event was armed, at most one of
+     * each queue. Progress takes them first. */
+    struct {
+        unsigned dirs; /* Bits by uct_ib_dir_t */
+        struct ibv_wc wc[UCT_IB_DIR_NUM];
+    } found;
+
     /* Number of things that progress has to look at outside of the short path:
      * queue pairs being destroyed, and endpoints to fail */
     unsigned deferred;
