@@ -489,14 +489,16 @@ static void uct_wimm_iface_set_event_moderation(
     };
     int ret;
 
-    attr.moderate.cq_period = (uint16_t)(config->rx_event_mod_period * 1e6);
+    attr.moderate.cq_period = (config->rx_event_mod_period * UCS_USEC_PER_SEC) +
+                              0.5;
     if ((attr.moderate.cq_count == 0) && (attr.moderate.cq_period == 0)) {
         return;
     }
 
+    /* Somebody has asked for it: a warning, which is shown */
     ret = ibv_modify_cq(iface->super.super.super.cq[UCT_IB_DIR_RX], &attr);
     if (ret != 0) {
-        ucs_diag("no moderation of receive events on " UCT_IB_IFACE_FMT
+        ucs_warn("no moderation of receive events on " UCT_IB_IFACE_FMT
                  " (UCX_WIMM_RX_EVENT_MOD_COUNT, _PERIOD):"
                  " ibv_modify_cq() failed: %s",
                  UCT_IB_IFACE_ARG(&iface->super.super.super),
@@ -508,6 +510,7 @@ static ucs_status_t uct_wimm_iface_check_config(
         const uct_wimm_iface_config_t *config)
 {
     const uct_rc_iface_common_config_t *rc_config = &config->super.super.super;
+    double period_us = config->rx_event_mod_period * UCS_USEC_PER_SEC;
 
     if ((config->num_slots == 0) || (config->num_slots > UCT_WIMM_MAX_SLOTS)) {
         ucs_error("UCX_WIMM_NUM_SLOTS is %u, it has to be 1 to %d",
@@ -520,12 +523,13 @@ static ucs_status_t uct_wimm_iface_check_config(
         return UCS_ERR_INVALID_PARAM;
     }
 
+    /* Also if it is no number */
     if ((config->rx_event_mod_count > UINT16_MAX) ||
-        (config->rx_event_mod_period * 1e6 > UINT16_MAX)) {
+        !((period_us >= 0) && (period_us < (UINT16_MAX + 0.5)))) {
         ucs_error("UCX_WIMM_RX_EVENT_MOD_COUNT is %u and"
-                  " UCX_WIMM_RX_EVENT_MOD_PERIOD %.0f us, %u is the most",
-                  config->rx_event_mod_count, config->rx_event_mod_period * 1e6,
-                  UINT16_MAX);
+                  " UCX_WIMM_RX_EVENT_MOD_PERIOD %.0f us, they have to be 0 to"
+                  " %u",
+                  config->rx_event_mod_count, period_us, UINT16_MAX);
         return UCS_ERR_INVALID_PARAM;
     }
 
