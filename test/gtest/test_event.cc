@@ -6,44 +6,9 @@
 
 #include "common/imm_test.h"
 
-#include <poll.h>
-
 
 /* A receiver that sleeps on the event descriptor of its interface */
-class test_event : public uct_test {
-  protected:
-    int event_fd(entity &e)
-    {
-        int fd = -1;
-
-        EXPECT_OK(uct_iface_event_fd_get(e.iface(), &fd));
-        return fd;
-    }
-
-    /* Arm as a program that is about to sleep: progress until nothing is left,
-     * and again as long as arming says so */
-    void arm(entity &e, unsigned events)
-    {
-        ASSERT_TRUE(wait_for([&]() {
-            while (e.progress() != 0) {
-            }
-
-            const ucs_status_t status = uct_iface_event_arm(e.iface(), events);
-
-            EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_BUSY))
-                    << status_str(status);
-            return status == UCS_OK;
-        }));
-    }
-
-    /* Sleep. @return Whether there was an event. */
-    bool wakes(entity &e, int timeout_ms)
-    {
-        struct pollfd pfd = { event_fd(e), POLLIN, 0 };
-
-        return poll(&pfd, 1, timeout_ms) == 1;
-    }
-};
+class test_event : public uct_test {};
 
 
 TEST_F(test_event, active_message_wakes)
@@ -56,9 +21,9 @@ TEST_F(test_event, active_message_wakes)
         return UCS_OK;
     });
     for (unsigned i = 0; i < 5; ++i) {
-        arm(receiver(), UCT_EVENT_RECV);
+        receiver().arm(UCT_EVENT_RECV);
         ASSERT_OK(uct_ep_am_short(sender().ep(), 0, i, NULL, 0));
-        ASSERT_TRUE(wakes(receiver(), 10000));
+        ASSERT_TRUE(receiver().wakes(10000));
         ASSERT_TRUE(wait_for([&]() { return got == (i + 1); }));
     }
 }
@@ -66,8 +31,8 @@ TEST_F(test_event, active_message_wakes)
 TEST_F(test_event, nothing_no_wake)
 {
     open_pair();
-    arm(receiver(), UCT_EVENT_RECV | UCT_EVENT_SEND_COMP);
-    EXPECT_FALSE(wakes(receiver(), 50));
+    receiver().arm(UCT_EVENT_RECV | UCT_EVENT_SEND_COMP);
+    EXPECT_FALSE(receiver().wakes(50));
 }
 
 TEST_F(test_event, notified_put_wakes)
@@ -77,9 +42,9 @@ TEST_F(test_event, notified_put_wakes)
     imm_sink sink(receiver());
 
     for (unsigned i = 0; i < 5; ++i) {
-        arm(receiver(), UCT_EVENT_RECV);
+        receiver().arm(UCT_EVENT_RECV);
         ASSERT_OK(uct_wimm_ep_put_imm_short(sender().ep(), NULL, 0, 0, 0, i));
-        ASSERT_TRUE(wakes(receiver(), 10000));
+        ASSERT_TRUE(receiver().wakes(10000));
         ASSERT_TRUE(wait_for([&]() { return sink.count() == (i + 1); }));
     }
 }
@@ -90,10 +55,10 @@ TEST_F(test_event, plain_put_does_not_wake)
     mapped_buffer dst(64, receiver());
     const uint64_t data = 1;
 
-    arm(receiver(), UCT_EVENT_RECV);
+    receiver().arm(UCT_EVENT_RECV);
     ASSERT_OK(uct_ep_put_short(sender().ep(), &data, sizeof(data), dst.addr(),
                                dst.rkey()));
-    EXPECT_FALSE(wakes(receiver(), 50));
+    EXPECT_FALSE(receiver().wakes(50));
     flush(sender());
 }
 
@@ -105,11 +70,11 @@ TEST_F(test_event, send_completion_wakes)
     const uct_iov_t iov = src.iov(64);
     completion comp;
 
-    arm(sender(), UCT_EVENT_SEND_COMP);
+    sender().arm(UCT_EVENT_SEND_COMP);
     ASSERT_STATUS(UCS_INPROGRESS,
                   uct_ep_put_zcopy(sender().ep(), &iov, 1, dst.addr(),
                                    dst.rkey(), &comp.uct));
-    ASSERT_TRUE(wakes(sender(), 10000));
+    ASSERT_TRUE(sender().wakes(10000));
     ASSERT_TRUE(wait_for([&]() { return comp.done(); }));
 }
 
@@ -121,7 +86,7 @@ TEST_F(test_event, arrived_after_arm_is_not_lost)
 
     /* No progress between the arrival and the second call: it has to say that
      * there is something, or wake */
-    arm(receiver(), UCT_EVENT_RECV);
+    receiver().arm(UCT_EVENT_RECV);
     ASSERT_OK(uct_wimm_ep_put_imm_short(sender().ep(), NULL, 0, 0, 0, 1));
     completion comp;
     ucs_status_t status = uct_ep_flush(sender().ep(), 0, &comp.uct);
@@ -129,7 +94,7 @@ TEST_F(test_event, arrived_after_arm_is_not_lost)
         sender().progress();
     }
     status = uct_iface_event_arm(receiver().iface(), UCT_EVENT_RECV);
-    EXPECT_TRUE((status == UCS_ERR_BUSY) || wakes(receiver(), 1000))
+    EXPECT_TRUE((status == UCS_ERR_BUSY) || receiver().wakes(1000))
             << status_str(status);
     ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
 }
@@ -145,14 +110,14 @@ TEST_F(test_event, arm_is_busy_while_notifications_can_be_delivered)
     progress_rounds();
 
     /* Without a handler nothing can be delivered: sleeping is right */
-    arm(receiver(), UCT_EVENT_RECV);
+    receiver().arm(UCT_EVENT_RECV);
 
     sink.start();
     EXPECT_STATUS(UCS_ERR_BUSY,
                   uct_iface_event_arm(receiver().iface(), UCT_EVENT_RECV));
     EXPECT_GT(receiver().progress(), 0u);
     EXPECT_EQ(1u, sink.count());
-    arm(receiver(), UCT_EVENT_RECV);
+    receiver().arm(UCT_EVENT_RECV);
 }
 
 TEST_F(test_event, arm_is_busy_while_queue_pairs_are_drained)
@@ -167,7 +132,7 @@ TEST_F(test_event, arm_is_busy_while_queue_pairs_are_drained)
     ASSERT_EQ(1u, rc_state::num_dead_qps(sender()));
     EXPECT_STATUS(UCS_ERR_BUSY,
                   uct_iface_event_arm(sender().iface(), UCT_EVENT_RECV));
-    arm(sender(), UCT_EVENT_RECV | UCT_EVENT_SEND_COMP);
+    sender().arm(UCT_EVENT_RECV | UCT_EVENT_SEND_COMP);
     EXPECT_EQ(0u, rc_state::num_dead_qps(sender()));
     check_tx_accounting(sender());
 }
@@ -190,6 +155,6 @@ TEST_F(test_event, arm_is_busy_while_a_failure_is_not_reported)
     EXPECT_STATUS(UCS_ERR_BUSY,
                   uct_iface_event_arm(sender().iface(), UCT_EVENT_SEND_COMP));
     EXPECT_TRUE(sender().errors.empty());
-    arm(sender(), UCT_EVENT_SEND_COMP);
+    sender().arm(UCT_EVENT_SEND_COMP);
     EXPECT_EQ(1u, sender().errors.size());
 }

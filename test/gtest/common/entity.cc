@@ -6,6 +6,12 @@
 
 #include "entity.h"
 
+extern "C" {
+#include <ucs/time/time.h>
+}
+
+#include <poll.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -131,6 +137,9 @@ entity::entity(const config_list &config, const open_params &params)
     EXPECT_OK(
             uct_md_open(res.component, res.md_name.c_str(), md_config, &m_md));
     uct_config_release(md_config);
+    if (params.on_md_open) {
+        params.on_md_open(m_md);
+    }
 
     EXPECT_OK(uct_md_iface_config_read(m_md, params.tl_name.c_str(), NULL, NULL,
                                        &iface_config));
@@ -262,6 +271,34 @@ void entity::connect(entity &a, unsigned a_index, entity &b, unsigned b_index)
     b.create_ep(b_index);
     a.connect_to(a_index, b, b_index);
     b.connect_to(b_index, a, a_index);
+}
+
+int entity::event_fd() const
+{
+    int fd = -1;
+
+    EXPECT_OK(uct_iface_event_fd_get(m_iface, &fd));
+    return fd;
+}
+
+void entity::arm(unsigned events)
+{
+    const ucs_time_t deadline = ucs_get_time() + ucs_time_from_sec(30);
+    ucs_status_t status;
+
+    do {
+        while (progress() != 0) {
+        }
+        status = uct_iface_event_arm(m_iface, events);
+    } while ((status == UCS_ERR_BUSY) && (ucs_get_time() < deadline));
+    ASSERT_OK(status);
+}
+
+bool entity::wakes(int timeout_ms) const
+{
+    struct pollfd pfd = { event_fd(), POLLIN, 0 };
+
+    return poll(&pfd, 1, timeout_ms) == 1;
 }
 
 ucs_status_t entity::error_cb(void *arg, uct_ep_h ep, ucs_status_t status)

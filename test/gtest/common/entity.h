@@ -66,6 +66,7 @@ class entity {
         bool handle_errors  = true;
         size_t am_alignment = 0; /* 0 for UCX's own */
         std::string tl_name = resource::get().tl_name;
+        std::function<void(uct_md_h)> on_md_open; /* Before the interface */
     };
 
     entity(const config_list &config, const open_params &params);
@@ -109,6 +110,13 @@ class entity {
     /* Create and connect both */
     static void connect(entity &a, unsigned a_index, entity &b,
                         unsigned b_index);
+
+    /* The event descriptor of the interface. Progress this side alone until
+     * nothing is left, and arm: as a program that is about to sleep. Sleep, and
+     * tell whether there was an event. */
+    int event_fd() const;
+    void arm(unsigned events);
+    bool wakes(int timeout_ms) const;
 
     void set_am_handler(uint8_t id, am_func_t func);
     void remove_am_handler(uint8_t id);

@@ -202,6 +202,9 @@ void verbs_fault::replace(const entity &e, verb_t verb)
     case POLL_CQ:
         m_ops->poll_cq = poll_cq;
         break;
+    case REQ_NOTIFY_CQ:
+        m_ops->req_notify_cq = req_notify_cq;
+        break;
     }
 }
 
@@ -244,6 +247,14 @@ int verbs_fault::poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
         return 0;
     }
     return (ret != 0) ? ret : m_current->m_saved.poll_cq(cq, max, wc);
+}
+
+int verbs_fault::req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+    int ret = m_current->m_func(cq);
+
+    return (ret != 0) ? ret :
+                        m_current->m_saved.req_notify_cq(cq, solicited_only);
 }
 
 

@@ -81,7 +81,8 @@ class verbs_fault {
     enum verb_t {
         POST_SEND,
         POST_SRQ_RECV,
-        POLL_CQ
+        POLL_CQ,
+        REQ_NOTIFY_CQ
     };
 
     static const int EMPTY = INT_MIN;
@@ -105,6 +106,7 @@ class verbs_fault {
     static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                              struct ibv_recv_wr **bad_wr);
     static int poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc);
+    static int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
     static verbs_fault *m_current;
 
