@@ -27,7 +27,8 @@ run.
 
 Options
   --list    print the names of the suites
-  --long    also run the transport tests with the sanitizers in the VM
+  --long    also run the transport tests with the sanitizers in the VM, and UCX's
+            tests on rc_verbs, to compare them with what was recorded
   --help    this text
 END
 }
@@ -39,10 +40,12 @@ asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
 suites=(format build unit wimm_run configure distcheck sanitizers vm uct
-        selection clients demo)
+        selection clients conformance demo)
 
-# Longest time for one suite, in seconds: about ten times what it takes
+# Longest time for one suite, in seconds: about ten times what it takes, but that of
+# the longest has limits inside
 suite_limit=1200
+conformance_limit=6000
 
 # ---------------------------------------------------------------- the suites
 
@@ -163,6 +166,43 @@ suite_clients() {
     wimm_on_device pair 600 "$WIMM_TOP/test/clients/test_ucx_clients.sh"
 }
 
+# UCX's UCT tests on one transport. The longest of them needs 12 GiB.
+conformance_run() {
+    local dir=$gcc_build/conformance
+
+    tap_run "UCX's tests for $1 are built" \
+        "$WIMM_TOP/test/conformance/build.sh" "$1"
+    rm -f "$dir/$1.log"
+    WIMM_VM_MEMORY=12000 wimm_on_device single 2400 \
+        "$WIMM_TOP/test/conformance/run.sh" "$1" "$dir/gtest_$1" "$dir/$1.log"
+    tap_is "UCX's tests ran on $1: exit status" $? 0
+}
+
+# What rc_verbs passes, wimm has to pass. What rc_verbs does was recorded in the VM;
+# on another device it has to be tried.
+suite_conformance() {
+    local dir=$gcc_build/conformance tests=$WIMM_TOP/test/conformance
+    local reference=$tests/rc_verbs.txt
+
+    "$tests/test_runner.sh"
+    tap_is "test_runner.sh: exit status" $? 0
+
+    if ! wimm_need_vm; then
+        conformance_run rc_verbs
+        reference=$dir/rc_verbs.txt
+        "$tests/compare.sh" --results rc_verbs "$dir/rc_verbs.log" >"$reference"
+    elif [ -n "${WIMM_CHECK_LONG-}" ]; then
+        conformance_run rc_verbs
+        "$tests/compare.sh" rc_verbs "$dir/rc_verbs.log"
+        tap_is "rc_verbs does what was recorded" $? 0
+    fi
+
+    conformance_run wimm
+    "$tests/compare.sh" wimm "$dir/wimm.log" "$reference"
+    tap_is "wimm does what rc_verbs does" $? 0
+    tap_done
+}
+
 suite_demo() {
     local status table
 
@@ -184,6 +224,8 @@ tap_line='^(not )?ok [0-9]+'
 tap_failed='^not ok [0-9]+'
 tap_skipped='^ok [0-9]+ .*# SKIP'
 tap_none='^1\.\.0 # SKIP'
+# Tests of others that nobody expects to pass here: they are not counted
+as_recorded='^# [0-9]+ skipped and [0-9]+ failed, as recorded for rc_verbs$'
 
 passed=0
 failed=0
@@ -199,7 +241,7 @@ note() { # PREFIX LOG PATTERN: each line that matches
     local line
 
     while IFS= read -r line; do
-        notes+=("$1: $line")
+        notes+=("$1: ${line#\# }")
     done < <(grep -a -E -- "$3" "$2")
 }
 
@@ -223,9 +265,11 @@ skip_reasons() { # NAME LOG
 # its plan did, counts as one failure.
 suite() {
     local name=$1 log=$logs/$1.log start=$SECONDS status p f s tap plan
+    local limit=$suite_limit
 
     say "$name"
-    wimm_job timeout -k 20 $suite_limit bash "$self" --run "$name" \
+    [ "$name" != conformance ] || limit=$conformance_limit
+    wimm_job timeout -k 20 "$limit" bash "$self" --run "$name" \
         >"$log" 2>&1 </dev/null
     status=$?
 
@@ -239,6 +283,7 @@ suite() {
                 END {print sum + 0}' "$log")
     note "FAILED: $name" "$log" "$gtest_failed|$tap_failed"
     skip_reasons "$name" "$log"
+    note "$name" "$log" "$as_recorded"
 
     if [ $status != 0 ] && [ $f = 0 ]; then
         f=1
