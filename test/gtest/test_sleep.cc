@@ -610,10 +610,7 @@ class test_event_mod : public test_sleep {
 
         m_calls.clear();
         params.on_md_open = [](uct_md_h md) {
-            struct ibv_context *ctx =
-                    reinterpret_cast<uct_ib_md_t *>(md)->dev.ibv_context;
-
-            verbs_get_ctx(ctx)->modify_cq = modify_cq;
+            verbs_get_ctx(rc_state::context(md))->modify_cq = modify_cq;
         };
         return open(config, params);
     }

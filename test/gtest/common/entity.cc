@@ -252,17 +252,31 @@ void entity::destroy_eps()
     }
 }
 
+std::vector<uint8_t> entity::address(unsigned index) const
+{
+    std::vector<uint8_t> result(m_attr.device_addr_len + m_attr.ep_addr_len);
+
+    EXPECT_OK(uct_iface_get_device_address(
+            m_iface, reinterpret_cast<uct_device_addr_t *>(result.data())));
+    EXPECT_OK(uct_ep_get_address(ep(index), reinterpret_cast<uct_ep_addr_t *>(
+                                                    result.data() +
+                                                    m_attr.device_addr_len)));
+    return result;
+}
+
+void entity::connect_to(unsigned index, const std::vector<uint8_t> &address)
+{
+    ASSERT_OK(uct_ep_connect_to_ep(
+            ep(index),
+            reinterpret_cast<const uct_device_addr_t *>(address.data()),
+            reinterpret_cast<const uct_ep_addr_t *>(address.data() +
+                                                    m_attr.device_addr_len)));
+}
+
 void entity::connect_to(unsigned index, const entity &other,
                         unsigned other_index)
 {
-    std::vector<uint8_t> dev_addr(other.m_attr.device_addr_len);
-    std::vector<uint8_t> ep_addr(other.m_attr.ep_addr_len);
-    auto *dev = reinterpret_cast<uct_device_addr_t *>(dev_addr.data());
-    auto *adr = reinterpret_cast<uct_ep_addr_t *>(ep_addr.data());
-
-    ASSERT_OK(uct_iface_get_device_address(other.m_iface, dev));
-    ASSERT_OK(uct_ep_get_address(other.ep(other_index), adr));
-    ASSERT_OK(uct_ep_connect_to_ep(ep(index), dev, adr));
+    connect_to(index, other.address(other_index));
 }
 
 void entity::connect(entity &a, unsigned a_index, entity &b, unsigned b_index)

@@ -104,7 +104,11 @@ class entity {
     void destroy_ep(unsigned index);
     void destroy_eps();
 
+    /* What a peer, maybe in another process, needs to connect to an endpoint */
+    std::vector<uint8_t> address(unsigned index) const;
+
     /* Connect one direction. Both sides have to. */
+    void connect_to(unsigned index, const std::vector<uint8_t> &address);
     void connect_to(unsigned index, const entity &other, unsigned other_index);
 
     /* Create and connect both */

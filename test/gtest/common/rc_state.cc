@@ -19,6 +19,11 @@ uct_rc_iface_t *rc_state::iface(const entity &e)
     return reinterpret_cast<uct_rc_iface_t *>(e.iface());
 }
 
+struct ibv_context *rc_state::context(uct_md_h md)
+{
+    return reinterpret_cast<uct_ib_md_t *>(md)->dev.ibv_context;
+}
+
 uct_rc_verbs_ep_t *rc_state::ep(const entity &e, unsigned index)
 {
     return reinterpret_cast<uct_rc_verbs_ep_t *>(e.ep(index));
@@ -29,10 +34,9 @@ struct ibv_qp *rc_state::qp(const entity &e, unsigned index)
     return ep(e, index)->qp;
 }
 
-unsigned rc_state::rx_in_use(const entity &e)
+static unsigned mpool_in_use(const ucs_mpool_t *mp)
 {
-    const ucs_mpool_t *mp = &iface(e)->rx.mp;
-    unsigned count        = 0;
+    unsigned count = 0;
 
     for (const ucs_mpool_chunk_t *chunk = mp->data->chunks; chunk != nullptr;
          chunk                          = chunk->next) {
@@ -46,6 +50,16 @@ unsigned rc_state::rx_in_use(const entity &e)
         memcpy(&elem, elem, sizeof(elem));
     }
     return count;
+}
+
+unsigned rc_state::rx_in_use(const entity &e)
+{
+    return mpool_in_use(&iface(e)->rx.mp);
+}
+
+unsigned rc_state::tx_in_use(const entity &e)
+{
+    return mpool_in_use(&iface(e)->tx.mp);
 }
 
 unsigned rc_state::rx_available(const entity &e)
@@ -88,6 +102,24 @@ size_t rc_state::max_inline(const entity &e)
 {
     return reinterpret_cast<uct_rc_verbs_iface_t *>(e.iface())
             ->config.max_inline;
+}
+
+size_t rc_state::path_mtu(const entity &e)
+{
+    return uct_ib_mtu_value(iface(e)->super.config.path_mtu);
+}
+
+bool rc_state::is_soft_roce()
+{
+    return resource::get().dev_name.compare(0, 3, "rxe") == 0;
+}
+
+void rc_state::set_error(const entity &e, unsigned index)
+{
+    struct ibv_qp_attr attr = {};
+
+    attr.qp_state = IBV_QPS_ERR;
+    EXPECT_EQ(0, ibv_modify_qp(qp(e, index), &attr, IBV_QP_STATE));
 }
 
 bool rc_state::fence_waits(const entity &e, unsigned index)
@@ -175,20 +207,23 @@ verbs_fault *verbs_fault::m_current = nullptr;
 verbs_fault::verbs_fault(const entity &e, verb_t verb, func_t func)
     : m_func(std::move(func))
 {
-    replace(e, verb);
+    replace(rc_state::context(e.md()), verb);
 }
 
 verbs_fault::verbs_fault(const entity &e, send_func_t func)
     : m_send_func(std::move(func))
 {
-    replace(e, POST_SEND);
+    replace(rc_state::context(e.md()), POST_SEND);
 }
 
-void verbs_fault::replace(const entity &e, verb_t verb)
+verbs_fault::verbs_fault(uct_md_h md, recv_func_t func)
+    : m_recv_func(std::move(func))
 {
-    struct ibv_context *ctx =
-            rc_state::iface(e)->super.cq[UCT_IB_DIR_TX]->context;
+    replace(rc_state::context(md), POST_SRQ_RECV);
+}
 
+void verbs_fault::replace(struct ibv_context *ctx, verb_t verb)
+{
     m_ops     = &ctx->ops;
     m_saved   = *m_ops;
     m_current = this;
@@ -230,13 +265,54 @@ int verbs_fault::post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 int verbs_fault::post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                                struct ibv_recv_wr **bad_wr)
 {
-    int ret = m_current->m_func(srq);
+    const auto real = m_current->m_saved.post_srq_recv;
+    int ret;
 
+    if (m_current->m_recv_func) {
+        return post_srq_recv_some(srq, wr, bad_wr);
+    }
+
+    ret = m_current->m_func(srq);
     if (ret != 0) {
         *bad_wr = wr;
         return ret;
     }
-    return m_current->m_saved.post_srq_recv(srq, wr, bad_wr);
+    return real(srq, wr, bad_wr);
+}
+
+/* As a device whose queue is full after some of them */
+int verbs_fault::post_srq_recv_some(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+                                    struct ibv_recv_wr **bad_wr)
+{
+    const auto real          = m_current->m_saved.post_srq_recv;
+    struct ibv_recv_wr *last = NULL;
+    struct ibv_recv_wr *next = wr;
+    unsigned count           = 0;
+    int ret;
+
+    for (struct ibv_recv_wr *i = wr; i != NULL; i = i->next) {
+        ++count;
+    }
+
+    unsigned taken = m_current->m_recv_func(count);
+    if (taken >= count) {
+        return real(srq, wr, bad_wr);
+    }
+
+    for (unsigned i = 0; i < taken; ++i) {
+        last = next;
+        next = next->next;
+    }
+    if (last != NULL) {
+        last->next = NULL;
+        ret        = real(srq, wr, bad_wr);
+        last->next = next;
+        if (ret != 0) {
+            return ret;
+        }
+    }
+    *bad_wr = next;
+    return ENOMEM;
 }
 
 int verbs_fault::poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)

@@ -23,6 +23,7 @@ extern "C" {
  */
 namespace rc_state {
 
+struct ibv_context *context(uct_md_h md);
 uct_rc_iface_t *iface(const entity &e);
 uct_rc_verbs_ep_t *ep(const entity &e, unsigned index = 0);
 struct ibv_qp *qp(const entity &e, unsigned index = 0);
@@ -31,6 +32,9 @@ struct ibv_qp *qp(const entity &e, unsigned index = 0);
 unsigned rx_in_use(const entity &e);
 unsigned rx_available(const entity &e);
 unsigned rx_batch(const entity &e);
+
+/* Send buffers in use */
+unsigned tx_in_use(const entity &e);
 
 int cq_available(const entity &e);
 
@@ -45,6 +49,15 @@ size_t max_inline(const entity &e);
 
 /* Most completions of receives that are taken in one poll */
 unsigned rx_max_poll(const entity &e);
+
+/* Bytes of a packet on the path of the interface */
+size_t path_mtu(const entity &e);
+
+/* Whether the device is Soft-RoCE */
+bool is_soft_roce();
+
+/* Move the queue pair of an endpoint to the error state */
+void set_error(const entity &e, unsigned index = 0);
 
 /* Whether a fence was asked for that no operation of the endpoint took yet */
 bool fence_waits(const entity &e, unsigned index = 0);
@@ -78,6 +91,9 @@ class verbs_fault {
     typedef std::function<int(const struct ibv_qp *, const struct ibv_send_wr *)>
             send_func_t;
 
+    /* How many receives of so many are taken */
+    typedef std::function<unsigned(unsigned)> recv_func_t;
+
     enum verb_t {
         POST_SEND,
         POST_SRQ_RECV,
@@ -93,18 +109,23 @@ class verbs_fault {
 
     /* POST_SEND, and the function also sees the first request */
     verbs_fault(const entity &e, send_func_t func);
+
+    /* POST_SRQ_RECV, also before there is an interface */
+    verbs_fault(uct_md_h md, recv_func_t func);
     ~verbs_fault();
 
     verbs_fault(const verbs_fault &)            = delete;
     verbs_fault &operator=(const verbs_fault &) = delete;
 
   private:
-    void replace(const entity &e, verb_t verb);
+    void replace(struct ibv_context *ctx, verb_t verb);
 
     static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                          struct ibv_send_wr **bad_wr);
     static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                              struct ibv_recv_wr **bad_wr);
+    static int post_srq_recv_some(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+                                  struct ibv_recv_wr **bad_wr);
     static int poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc);
     static int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
@@ -114,6 +135,7 @@ class verbs_fault {
     struct ibv_context_ops m_saved;
     func_t m_func;
     send_func_t m_send_func;
+    recv_func_t m_recv_func;
 };
 
 
