@@ -358,9 +358,11 @@ UCT_WIMM_API ucs_status_t uct_wimm_ep_notify(uct_ep_h ep, uint32_t imm);
  *
  * Its callback is called from progress. It posts one notified put, and returns
  * UCS_OK if it is done (posted, or given up), UCS_ERR_NO_RESOURCE to wait on, or
- * UCS_INPROGRESS if it has posted something and is to be called again. A notified
- * put that it posts after another operation is taken for a new one, and waits
- * behind the others.
+ * UCS_INPROGRESS if it has posted something and is to be called again. The first
+ * operation that is posted on the endpoint during the call is taken for the
+ * request's own. A notified put that is posted after it is a new one, and waits
+ * behind the others; a callback that is done without having posted anything must
+ * not post a new one.
  *
  * A request may also be queued by @ref uct_ep_pending_add: where that returns
  * UCS_ERR_BUSY although the put has no resources, a slot is missing, and this
