@@ -281,6 +281,72 @@ TEST_F(test_imm_handler, answers_with_active_message)
     }
 }
 
+TEST_F(test_imm_handler, called_from_no_other_call)
+{
+    open_pair();
+    mapped_buffer dst(8, sender());
+    imm_sink sink(receiver());
+    uct_wimm_iface_attr_t attr = {};
+    const uint64_t data        = 1;
+    completion comp;
+
+    /* It has arrived, and nobody has looked */
+    ASSERT_OK(notify(sender(), 0, 1));
+    ASSERT_STATUS(UCS_INPROGRESS, uct_ep_flush(sender().ep(), 0, &comp.uct));
+    for (unsigned i = 0; (i < 10000000) && !comp.done(); ++i) {
+        sender().progress();
+    }
+    ASSERT_TRUE(comp.done());
+
+    uct_ep_h ep     = receiver().ep();
+    attr.field_mask = UINT64_MAX;
+    ASSERT_OK(
+            uct_ep_put_short(ep, &data, sizeof(data), dst.addr(), dst.rkey()));
+    ASSERT_OK(notify(receiver(), 0, 2));
+    ASSERT_STATUS(UCS_INPROGRESS, uct_ep_flush(ep, 0, NULL));
+    ASSERT_STATUS(UCS_INPROGRESS, uct_iface_flush(receiver().iface(), 0, NULL));
+    ASSERT_OK(uct_ep_fence(ep, 0));
+    ASSERT_OK(uct_wimm_ep_slot_release(ep, 0));
+    ASSERT_OK(uct_wimm_iface_query(receiver().iface(), &attr));
+    uct_ep_pending_purge(ep, NULL, NULL);
+    uct_iface_event_arm(receiver().iface(), UCT_EVENT_RECV);
+    sink.start();
+    EXPECT_EQ(0u, sink.count());
+
+    receiver().progress();
+    EXPECT_EQ(1u, sink.count());
+}
+
+TEST_F(test_imm_handler, flushes_endpoint_and_interface)
+{
+    const unsigned count = 50;
+    completion comps[count];
+    unsigned in_progress = 0;
+
+    open_pair();
+    mapped_buffer dst(count * sizeof(uint64_t), sender());
+    imm_sink sink(receiver());
+
+    sink.on_imm = [&](const imm_sink::notification &n) {
+        const uint64_t data = n.imm + 1;
+
+        EXPECT_OK(uct_ep_put_short(n.ep, &data, sizeof(data),
+                                   dst.addr(n.imm * sizeof(data)), dst.rkey()));
+        EXPECT_STATUS(UCS_INPROGRESS, uct_ep_flush(n.ep, 0, &comps[n.imm].uct));
+        EXPECT_STATUS(UCS_INPROGRESS,
+                      uct_iface_flush(receiver().iface(), 0, NULL));
+        ++in_progress;
+    };
+    send(count);
+    ASSERT_TRUE(wait_for([&]() { return in_progress == count; }));
+    ASSERT_TRUE(wait_for([&]() { return comps[count - 1].done(); }));
+    for (unsigned i = 0; i < count; ++i) {
+        EXPECT_EQ(1, comps[i].called);
+        EXPECT_EQ(i + 1, dst.u64(i));
+    }
+    check_tx_accounting(receiver());
+}
+
 TEST_F(test_imm_handler, destroys_its_own_endpoint)
 {
     open_pair();

@@ -472,6 +472,34 @@ TEST_F(test_imm_pending_cb, completion_queue_full_when_slots_come_back)
     EXPECT_EQ(sequence(1, 3), arrived());
 }
 
+TEST_F(test_imm_pending_cb, bytes_of_gets_exhausted_when_slots_come_back)
+{
+    open_without_slots({ { "RC_TX_NUM_GET_BYTES", "4096" } });
+    mapped_buffer src(4096, receiver());
+    mapped_buffer dst(4096, sender());
+    const uct_iov_t iov = dst.iov(4096);
+    completion comp;
+
+    pending_req &first = queue(1);
+    queue(2);
+    {
+        tx_hold hold(sender());
+
+        ASSERT_STATUS(UCS_INPROGRESS,
+                      uct_ep_get_zcopy(sender().ep(), &iov, 1, src.addr(),
+                                       src.rkey(), &comp.uct));
+        release(slots);
+        ASSERT_TRUE(wait_for([&]() { return first.called > 0; }));
+        EXPECT_STATUS(UCS_ERR_NO_RESOURCE, notify(sender(), 0, 3));
+        queue(3);
+        progress_rounds();
+        EXPECT_EQ(0u, m_sink->count());
+    }
+    ASSERT_TRUE(wait_arrived(3));
+    EXPECT_EQ(sequence(1, 3), arrived());
+    EXPECT_EQ(1, comp.called);
+}
+
 TEST_F(test_imm_pending_cb, no_credits_when_slots_come_back)
 {
     const unsigned ams = 60;
