@@ -6,6 +6,7 @@
 
 #include "common/imm_test.h"
 
+#include <atomic>
 #include <cerrno>
 #include <random>
 #include <thread>
@@ -19,6 +20,16 @@ static const int never_ms = 10000;
  * it, whatever the other does and whenever it comes */
 class test_sleep : public imm_test {
   protected:
+    /* What the two sides of a game know of each other */
+    struct game {
+        unsigned rounds;  /* At least as many, */
+        unsigned sleeps;  /* and until they have slept as often together */
+        double max_delay; /* Seconds before each other look */
+        ucs_time_t deadline         = ucs_get_time() + ucs_time_from_sec(60);
+        std::atomic<unsigned> slept = { 0 }; /* Nothing was there yet */
+        std::atomic<bool> is_last_round = { false };
+    };
+
     /* One of two sides, each with a thread of its own, that answer each other and
      * sleep until there is an answer */
     class player {
@@ -28,23 +39,29 @@ class test_sleep : public imm_test {
         {
         }
 
-        /* The one that is first asks, the other one answers. A delay of 0 is for
-         * one that does not sleep. */
-        void run(unsigned rounds, bool is_first, double max_delay)
+        /* The one that is first asks, and tells the last round; the other answers */
+        void run(game &g, bool is_first)
         {
-            for (unsigned i = 0; (i < rounds) && !lost; ++i) {
+            bool is_last = false;
+
+            for (unsigned i = 0; !is_last; ++i) {
                 const ucs_time_t begin = ucs_get_time();
 
                 if (is_first) {
+                    if (((i + 1 >= g.rounds) && (g.slept >= g.sleeps)) ||
+                        (begin >= g.deadline)) {
+                        g.is_last_round = true;
+                    }
                     post();
                 }
 
                 /* What comes is to come at any moment: before, between and after
                  * the steps of falling asleep */
                 ++m_expected;
-                delay((i % 2) ? max_delay : 0);
-                wait(max_delay > 0);
+                delay((i % 2) ? g.max_delay : 0);
+                wait(g);
                 rtt = std::min(rtt, ucs_time_to_sec(ucs_get_time() - begin));
+                is_last = g.is_last_round;
 
                 /* Also if it is lost here: the other one is to go on */
                 if (!is_first) {
@@ -53,9 +70,8 @@ class test_sleep : public imm_test {
             }
         }
 
-        unsigned slept = 0; /* Times that there was nothing yet */
-        double rtt     = 1;
-        bool lost      = false;
+        double rtt = 1;
+        bool lost  = false;
 
       private:
         void post()
@@ -79,7 +95,7 @@ class test_sleep : public imm_test {
             }
         }
 
-        void wait(bool may_sleep)
+        void wait(game &g)
         {
             for (;;) {
                 while (m_entity.progress() != 0) {
@@ -87,9 +103,12 @@ class test_sleep : public imm_test {
                 if ((m_sink.count() >= m_expected) || lost) {
                     break;
                 }
-                if (may_sleep && arm() && !m_entity.wakes(0)) {
-                    ++slept;
-                    lost = !m_entity.wakes(never_ms);
+                if (arm() && !m_entity.wakes(0)) {
+                    ++g.slept;
+                    if (!m_entity.wakes(never_ms)) {
+                        lost            = true;
+                        g.is_last_round = true;
+                    }
                 }
             }
         }
@@ -111,27 +130,35 @@ class test_sleep : public imm_test {
         std::mt19937 m_random;
     };
 
-    static void play(player &first, player &second, unsigned rounds,
-                     double max_delay)
+    /* @return How often they have slept */
+    static unsigned play(player &first, player &second, unsigned rounds,
+                         unsigned sleeps, double max_delay)
     {
-        std::thread thread([&]() { second.run(rounds, false, max_delay); });
+        game g;
 
-        first.run(rounds, true, max_delay);
+        g.rounds    = rounds;
+        g.sleeps    = sleeps;
+        g.max_delay = max_delay;
+        std::thread thread([&]() { second.run(g, false); });
+
+        first.run(g, true);
         thread.join();
+        return g.slept;
     }
 
     void sleep_often(unsigned events, const char *fc_enable)
     {
-        const unsigned rounds = 500;
+        const unsigned sleeps = 600;
+        unsigned slept;
 
         open_pair({ { "RC_FC_ENABLE", fc_enable } });
         player first(sender(), events, 1), second(receiver(), events, 2);
 
-        /* How long an answer takes, at best, while nobody sleeps */
-        play(first, second, 20, 0);
-        play(first, second, rounds, 2 * first.rtt);
+        /* How long an answer takes, at best */
+        play(first, second, 20, 0, 0);
+        slept = play(first, second, 300, sleeps, 2 * first.rtt);
         EXPECT_FALSE(first.lost || second.lost) << "a wake-up was lost";
-        EXPECT_GT(first.slept + second.slept, rounds / 2);
+        EXPECT_GE(slept, sleeps);
     }
 
     /* Progress of one side until something holds, while the other one sleeps */
