@@ -727,7 +727,7 @@ TEST_F(test_order, short_send_queue)
 {
     open_channels({ { "IB_TX_QUEUE_LEN", "8" } });
     run(mix());
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
     EXPECT_GT(m_from_callbacks, 0u);
 }
 
@@ -739,7 +739,7 @@ TEST_F(test_order, short_send_queue_without_messages)
     m.plain = 60;
     open_channels({ { "IB_TX_QUEUE_LEN", "8" } });
     run(m);
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, short_send_queue_without_plain_puts)
@@ -750,21 +750,21 @@ TEST_F(test_order, short_send_queue_without_plain_puts)
     m.plain = 0;
     open_channels({ { "IB_TX_QUEUE_LEN", "8" } });
     run(m);
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, window_of_one)
 {
     open_channels({ { "RC_FC_WND_SIZE", "1" } });
     run(mix());
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, window_of_two_and_short_send_queue)
 {
     open_channels({ { "RC_FC_WND_SIZE", "2" }, { "IB_TX_QUEUE_LEN", "8" } });
     run(mix());
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, one_slot)
@@ -774,7 +774,7 @@ TEST_F(test_order, one_slot)
     m.hold = 30;
     open_channels({ { "NUM_SLOTS", "1" } });
     run(m);
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, few_slots_that_are_held)
@@ -784,7 +784,7 @@ TEST_F(test_order, few_slots_that_are_held)
     m.hold = 90;
     open_channels({ { "NUM_SLOTS", "6" } });
     run(m);
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, few_slots_without_a_handler_at_times)
@@ -795,7 +795,7 @@ TEST_F(test_order, few_slots_without_a_handler_at_times)
     m.unset = 30;
     open_channels({ { "NUM_SLOTS", "6" } });
     run(m);
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, little_of_everything)
@@ -808,7 +808,7 @@ TEST_F(test_order, little_of_everything)
                     { "RC_FC_WND_SIZE", "2" },
                     { "IB_TX_QUEUE_LEN", "8" } });
     run(m);
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, without_flow_control)
@@ -864,7 +864,7 @@ TEST_F(test_order, both_ways)
                     { "IB_TX_QUEUE_LEN", "8" } },
                   1, true);
     run(m);
-    EXPECT_GT(m_queued, m_issued / 20);
+    EXPECT_GT(m_queued, 0u);
 }
 
 TEST_F(test_order, both_ways_on_several_endpoints)
