@@ -92,6 +92,15 @@ unsigned uct_wimm_fc_min_srq_len(const uct_wimm_iface_t *iface,
     return srq_len;
 }
 
+/* Whether the peer was there to receive: a grant answers what came from it. Ours
+ * may be the first message otherwise, and the peer not connected yet: the device
+ * would repeat it, and hold up what is behind it, until the peer is, or fail. */
+static int uct_wimm_fc_peer_was_there(const uct_wimm_ep_t *ep)
+{
+    return (ep->rx_grant > 0) || (ep->rx_credits < ep->rx_initial) ||
+           (ep->super.txcnt.ci != 0);
+}
+
 /* Ask endpoints that hold more than their share to give credits back. However
  * little each has, together they may have all that another one lacks. None is
  * asked twice, unless its share has become smaller. It looks at all of them, so
@@ -110,6 +119,7 @@ static void uct_wimm_fc_reclaim(uct_wimm_iface_t *iface)
     ucs_list_for_each(rc_ep, &iface->super.super.ep_list, list) {
         ep = ucs_derived_of(rc_ep, uct_wimm_ep_t);
         if ((ep->rx_credits > iface->fc.target) && uct_wimm_ep_is_usable(ep) &&
+            uct_wimm_fc_peer_was_there(ep) &&
             ((ep->flags & (UCT_WIMM_EP_FLAG_FC | UCT_WIMM_EP_FLAG_RECLAIMING)) ==
              UCT_WIMM_EP_FLAG_FC)) {
             ep->flags |= UCT_WIMM_EP_FLAG_RECLAIMING;
@@ -281,7 +291,10 @@ static ucs_status_t uct_wimm_fc_send_grant(uct_wimm_iface_t *iface,
         iface->fc.shared_used += uct_wimm_fc_shared(ep) - shared;
     }
 
-    if (ep->rx_credits <= iface->fc.grant_level) {
+    /* Others have what it lacks */
+    if ((ep->rx_credits <= iface->fc.grant_level) &&
+        ((iface->fc.pool - iface->fc.shared_used) <
+         (iface->fc.target - ep->rx_credits))) {
         uct_wimm_fc_reclaim(iface);
     }
 
