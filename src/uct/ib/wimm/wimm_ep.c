@@ -80,7 +80,7 @@ static UCS_CLASS_CLEANUP_FUNC(uct_wimm_ep_t)
     }
 
     uct_wimm_stats_ep_cleanup(iface, self);
-    uct_wimm_fc_ep_cleanup(iface, self);
+    uct_wimm_fc_ep_cleanup(self);
     uct_wimm_imm_purge(iface, self->super.qp->qp_num);
     uct_wimm_ep_pending_cleanup(iface, self);
     uct_rc_txqp_purge_outstanding(&iface->super.super, &self->super.super.txqp,

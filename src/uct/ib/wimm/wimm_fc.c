@@ -184,19 +184,27 @@ void uct_wimm_fc_ep_connected(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
     ep->super.super.fc.fc_wnd = INT16_MAX;
 }
 
-static void uct_wimm_fc_unschedule(uct_wimm_ep_t *ep)
+static void uct_wimm_fc_ctrl_list_add(uct_wimm_iface_t *iface,
+                                      uct_wimm_ep_t *ep)
 {
-    ep->ctrl = 0;
+    if (!(ep->flags & UCT_WIMM_EP_FLAG_CTRL_LIST)) {
+        ep->flags |= UCT_WIMM_EP_FLAG_CTRL_LIST;
+        ucs_list_add_tail(&iface->fc.ctrl_list, &ep->ctrl_list);
+    }
+}
+
+static void uct_wimm_fc_ctrl_list_del(uct_wimm_ep_t *ep)
+{
     if (ep->flags & UCT_WIMM_EP_FLAG_CTRL_LIST) {
         ep->flags &= ~UCT_WIMM_EP_FLAG_CTRL_LIST;
         ucs_list_del(&ep->ctrl_list);
     }
 }
 
-void uct_wimm_fc_ep_cleanup(uct_wimm_iface_t UCS_V_UNUSED *iface,
-                            uct_wimm_ep_t *ep)
+void uct_wimm_fc_ep_cleanup(uct_wimm_ep_t *ep)
 {
-    uct_wimm_fc_unschedule(ep);
+    ep->ctrl = 0;
+    uct_wimm_fc_ctrl_list_del(ep);
 }
 
 void uct_wimm_fc_ep_released(uct_wimm_iface_t *iface, int shared)
@@ -210,10 +218,7 @@ void uct_wimm_fc_schedule(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
                           uct_wimm_ctrl_op_t op)
 {
     ep->ctrl |= UCS_BIT(op);
-    if (!(ep->flags & UCT_WIMM_EP_FLAG_CTRL_LIST)) {
-        ep->flags |= UCT_WIMM_EP_FLAG_CTRL_LIST;
-        ucs_list_add_tail(&iface->fc.ctrl_list, &ep->ctrl_list);
-    }
+    uct_wimm_fc_ctrl_list_add(iface, ep);
 }
 
 static ucs_status_t uct_wimm_fc_post(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
@@ -347,18 +352,13 @@ static ucs_status_t uct_wimm_fc_send_next(uct_wimm_iface_t *iface,
     case UCT_WIMM_CTRL_RETURN:
     case UCT_WIMM_CTRL_SLOTS:
     default:
-        if (!uct_wimm_ep_has_credit(iface, ep)) {
-            return UCS_ERR_NO_RESOURCE;
-        }
-
         return (op == UCT_WIMM_CTRL_RETURN) ?
                        uct_wimm_fc_send_return(iface, ep) :
                        uct_wimm_fc_send_slots(iface, ep);
     }
 }
 
-/* @return Whether nothing is left to be sent on the endpoint */
-static int uct_wimm_fc_ep_progress(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+static void uct_wimm_fc_ep_progress(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
 {
     uct_wimm_ctrl_op_t op;
     ucs_status_t status;
@@ -370,33 +370,37 @@ static int uct_wimm_fc_ep_progress(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
         }
 
         if (ucs_unlikely(!uct_wimm_ep_is_usable(ep))) {
+            ep->ctrl = 0;
             break;
+        }
+
+        if ((op >= UCT_WIMM_CTRL_RETURN) &&
+            !uct_wimm_ep_has_credit(iface, ep)) {
+            break; /* The grant goes on with it */
         }
 
         status = uct_wimm_fc_send_next(iface, ep, op);
         if (status == UCS_ERR_NO_RESOURCE) {
-            return 0;
+            uct_wimm_fc_ctrl_list_add(iface, ep);
+            return;
         } else if (status != UCS_OK) {
-            break; /* The endpoint has failed */
+            ep->ctrl = 0; /* The endpoint has failed */
+            break;
         }
 
         ep->ctrl &= ~UCS_BIT(op);
     }
 
-    uct_wimm_fc_unschedule(ep);
-    return 1;
+    uct_wimm_fc_ctrl_list_del(ep);
 }
 
-unsigned uct_wimm_fc_progress(uct_wimm_iface_t *iface)
+void uct_wimm_fc_progress(uct_wimm_iface_t *iface)
 {
-    unsigned count = 0;
     uct_wimm_ep_t *ep, *tmp;
 
     ucs_list_for_each_safe(ep, tmp, &iface->fc.ctrl_list, ctrl_list) {
-        count += uct_wimm_fc_ep_progress(iface, ep);
+        uct_wimm_fc_ep_progress(iface, ep);
     }
-
-    return count;
 }
 
 static ucs_status_t uct_wimm_fc_handle_grant(uct_wimm_iface_t *iface,
@@ -414,7 +418,7 @@ static ucs_status_t uct_wimm_fc_handle_grant(uct_wimm_iface_t *iface,
         /* Control messages that have waited for a credit come before what is
          * queued, which may need as many as there are. The queue runs before
          * any user code can post: it would overtake. */
-        if (ep->flags & UCT_WIMM_EP_FLAG_CTRL_LIST) {
+        if (ep->ctrl != 0) {
             uct_wimm_fc_ep_progress(iface, ep);
         }
 

@@ -55,15 +55,16 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_fc_shared(const uct_wimm_ep_t *ep)
 
 /* An endpoint goes away: its control messages do, its credits only when nothing
  * of it is left in the receive completion queue */
-void uct_wimm_fc_ep_cleanup(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep);
+void uct_wimm_fc_ep_cleanup(uct_wimm_ep_t *ep);
 void uct_wimm_fc_ep_released(uct_wimm_iface_t *iface, int shared);
 
 /* Queue a control message */
 void uct_wimm_fc_schedule(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
                           uct_wimm_ctrl_op_t op);
 
-/* Send what is queued and can be sent. @return How many endpoints are done. */
-unsigned uct_wimm_fc_progress(uct_wimm_iface_t *iface);
+/* Send what is queued and can be sent. What lacks a credit is sent when the grant
+ * comes. */
+void uct_wimm_fc_progress(uct_wimm_iface_t *iface);
 
 /* An arriving control message; @a ep is NULL if it is gone */
 void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
