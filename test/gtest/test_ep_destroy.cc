@@ -319,6 +319,58 @@ TEST_F(test_ep_destroy, drain_timeout_is_kept)
     EXPECT_EQ(num_qps - 1, rc_state::device_num_qps());
 }
 
+TEST_F(test_ep_destroy, drain_timeout_leaves_no_completions_behind)
+{
+    const unsigned timeout_ms = 50;
+
+    open_pair({ { "IB_RX_QUEUE_LEN", "4096" },
+                { "QP_DRAIN_TIMEOUT", std::to_string(timeout_ms) + "ms" },
+                { "RC_TX_CQ_MODERATION", "0" } });
+    ignore_ams();
+    const int cq_len     = rc_state::cq_available(sender());
+    const unsigned count = 3 * rc_state::tx_max_poll(sender());
+
+    for (unsigned i = 0; i < count; ++i) {
+        ASSERT_OK(send_am(0));
+    }
+    sender().destroy_ep(0);
+    const ucs_time_t end = ucs_get_time() + ucs_time_from_msec(2 * timeout_ms);
+
+    /* A program that is busy with something else */
+    while (ucs_get_time() < end) {
+        receiver().progress();
+    }
+
+    /* Room in the completion queue is given back for what was taken from it */
+    sender().progress();
+    EXPECT_EQ(cq_len - int(count - rc_state::tx_max_poll(sender())),
+              rc_state::cq_available(sender()));
+    EXPECT_EQ(1u, rc_state::num_dead_qps(sender()));
+    wait_drained();
+    EXPECT_EQ(0u, rc_state::num_dead_qps(sender()));
+    EXPECT_EQ(cq_len, rc_state::cq_available(sender()));
+}
+
+TEST_F(test_ep_destroy, drain_timeout_also_for_who_is_never_idle)
+{
+    open_pair({ { "QP_DRAIN_TIMEOUT", "10ms" } });
+    entity::connect(sender(), 1, receiver(), 1);
+    const ucs_time_t begin = ucs_get_time();
+
+    sender().set_am_handler(1, [](void *, size_t, unsigned) { return UCS_OK; });
+    sender().destroy_ep(0);
+    while (rc_state::num_dead_qps(sender()) > 0) {
+        const double seconds = ucs_time_to_sec(ucs_get_time() - begin);
+
+        /* Something has arrived whenever it looks */
+        ASSERT_LT(seconds, 30);
+        ASSERT_OK(uct_ep_am_short(receiver().ep(1), 1, 0, NULL, 0));
+        wait_sent(receiver(), 1);
+        sender().progress();
+    }
+    EXPECT_GE(ucs_time_to_sec(ucs_get_time() - begin), 0.1);
+}
+
 TEST_F(test_ep_destroy, drain_ends_when_the_device_reports_the_last_receive)
 {
     const unsigned num_eps = 5;

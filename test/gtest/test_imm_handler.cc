@@ -503,6 +503,37 @@ TEST_F(test_imm_handler, slow_handler_does_not_hold_receives)
     EXPECT_LT(in_handler_max, rc_state::rx_batch(receiver()));
 }
 
+TEST_F(test_imm_handler, receives_are_posted_before_what_waited_is_delivered)
+{
+    const unsigned count = 10;
+
+    open_pair();
+    imm_sink sink(receiver(), false);
+    unsigned posts = 0;
+    pack_arg none  = {};
+
+    send(count);
+    flush(sender());
+    progress_rounds();
+
+    /* As many messages as receives are posted at a time, arrived and not taken */
+    receiver().set_am_handler(0,
+                              [](void *, size_t, unsigned) { return UCS_OK; });
+    for (unsigned i = 0; i < rc_state::rx_batch(receiver()); ++i) {
+        ASSERT_EQ(0, uct_ep_am_bcopy(sender().ep(), 0, pack_cb, &none, 0));
+    }
+    wait_sent(sender());
+
+    sink.on_imm = [&](const imm_sink::notification &) { EXPECT_GT(posts, 0u); };
+    verbs_fault view(receiver(), verbs_fault::POST_SRQ_RECV, [&](const void *) {
+        ++posts;
+        return 0;
+    });
+    sink.start();
+    receiver().progress();
+    EXPECT_EQ(count, sink.count());
+}
+
 TEST_F(test_imm_handler, removed_after_each_one_the_queue_bounds_what_waits)
 {
     const unsigned count = 2000, queue_len = 64;

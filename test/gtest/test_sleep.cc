@@ -161,32 +161,6 @@ class test_sleep : public imm_test {
         EXPECT_GE(slept, sleeps);
     }
 
-    /* Progress of one side until something holds, while the other one sleeps */
-    static void progress_one(entity &e, const std::function<bool()> &cond)
-    {
-        const ucs_time_t deadline = ucs_get_time() + ucs_time_from_sec(30);
-
-        while (!cond()) {
-            e.progress();
-            ASSERT_LT(ucs_get_time(), deadline);
-        }
-    }
-
-    /* What the side has posted has arrived */
-    static void wait_sent(entity &e)
-    {
-        completion comp;
-        ucs_status_t status;
-
-        progress_one(e, [&]() {
-            status = uct_ep_flush(e.ep(), 0, &comp.uct);
-            return status != UCS_ERR_NO_RESOURCE;
-        });
-        progress_one(e, [&]() {
-            return (status != UCS_INPROGRESS) || comp.done();
-        });
-    }
-
     /* Something happens when the side has looked for the last time, and has not
      * armed the queue yet. Arming has to tell, or the side has to wake. For queues
      * that were never armed: the device may still be armed by an earlier time. */

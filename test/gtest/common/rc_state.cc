@@ -93,6 +93,11 @@ void rc_state::for_each_dead_qp(
     }
 }
 
+unsigned rc_state::tx_max_poll(const entity &e)
+{
+    return iface(e)->super.config.tx_max_poll;
+}
+
 unsigned rc_state::rx_max_poll(const entity &e)
 {
     return iface(e)->super.config.rx_max_poll;

@@ -48,6 +48,7 @@ void for_each_dead_qp(
 size_t max_inline(const entity &e);
 
 /* Most completions of receives that are taken in one poll */
+unsigned tx_max_poll(const entity &e);
 unsigned rx_max_poll(const entity &e);
 
 /* Bytes of a packet on the path of the interface */

@@ -159,6 +159,29 @@ ucs_status_t uct_test::retry(const std::function<ucs_status_t()> &op)
     return status;
 }
 
+void uct_test::progress_one(entity &e, const std::function<bool()> &cond)
+{
+    const ucs_time_t deadline = ucs_get_time() + ucs_time_from_sec(30);
+
+    while (!cond()) {
+        e.progress();
+        ASSERT_LT(ucs_get_time(), deadline);
+    }
+}
+
+void uct_test::wait_sent(entity &e, unsigned index)
+{
+    completion comp;
+    ucs_status_t status;
+
+    progress_one(e, [&]() {
+        status = uct_ep_flush(e.ep(index), 0, &comp.uct);
+        return status != UCS_ERR_NO_RESOURCE;
+    });
+    progress_one(e,
+                 [&]() { return (status != UCS_INPROGRESS) || comp.done(); });
+}
+
 void uct_test::flush(entity &e, unsigned index)
 {
     /* Kept, since a flush that does not end in time may end later */

@@ -117,6 +117,12 @@ class uct_test : public test_base {
 
     void flush(entity &e, unsigned index = 0);
 
+    /* Progress of one side until something holds, while the other one sleeps */
+    static void progress_one(entity &e, const std::function<bool()> &cond);
+
+    /* What the side has posted has arrived */
+    static void wait_sent(entity &e, unsigned index = 0);
+
     /* Receive descriptors that are in use beyond the receive queue's length */
     int rx_excess(const entity &e) const;
 

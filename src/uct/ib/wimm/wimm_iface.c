@@ -243,8 +243,10 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_ctrl_progress(
     }
 }
 
+/* @param [inout] count  Raised by what was dispatched.
+ * @return How many completions there were. */
 static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
-        uct_wimm_iface_t *iface)
+        uct_wimm_iface_t *iface, unsigned *count)
 {
     uct_rc_iface_t *rc_iface = &iface->super.super;
     struct ibv_wc wc[UCT_WIMM_MAX_POLL];
@@ -253,11 +255,6 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
 
     num_wcs = uct_wimm_iface_take_wcs(iface, UCT_IB_DIR_RX,
                                       rc_iface->super.config.rx_max_poll, wc);
-    if (num_wcs == 0) {
-        uct_wimm_iface_refill_rx(iface);
-        return 0;
-    }
-
     UCS_STATS_UPDATE_COUNTER(rc_iface->super.stats,
                              UCT_IB_IFACE_STAT_RX_COMPLETION, num_wcs);
 
@@ -265,6 +262,11 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
      * time, and credits are granted for what is posted */
     rc_iface->rx.srq.available += num_wcs;
     uct_wimm_iface_refill_rx(iface);
+
+    /* What waits comes before what arrives */
+    if (ucs_unlikely(uct_wimm_imm_is_deliverable(iface))) {
+        *count += uct_wimm_imm_progress(iface);
+    }
 
     for (i = 0; i < num_wcs; ++i) {
         if (ucs_unlikely(wc[i].status != IBV_WC_SUCCESS)) {
@@ -284,6 +286,7 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
         }
     }
 
+    *count += num_wcs;
     return num_wcs;
 }
 
@@ -336,24 +339,21 @@ static unsigned uct_wimm_iface_progress(void *arg)
 {
     uct_wimm_iface_t *iface = arg;
     unsigned count          = 0;
-    unsigned rx_count;
+    int tx_empty            = 0;
+    unsigned rx_count, tx_count;
 
-    /* What waits comes before what arrives */
-    if (ucs_unlikely(uct_wimm_imm_is_deliverable(iface))) {
-        count = uct_wimm_imm_progress(iface);
-    }
-
-    rx_count = uct_wimm_iface_poll_rx(iface);
+    rx_count = uct_wimm_iface_poll_rx(iface, &count);
     uct_wimm_iface_ctrl_progress(iface);
-    count += rx_count;
     if (uct_rc_iface_poll_tx(&iface->super.super, count) ||
-        ucs_unlikely(iface->found.dirs != 0)) {
-        count += uct_wimm_iface_poll_tx(iface);
+        ucs_unlikely((iface->found.dirs | iface->deferred) != 0)) {
+        tx_count = uct_wimm_iface_poll_tx(iface);
+        tx_empty = (tx_count == 0);
+        count += tx_count;
     }
 
     if (ucs_unlikely(iface->deferred != 0)) {
         count += uct_wimm_ep_progress_failed(iface);
-        count += uct_wimm_qp_progress(iface, rx_count == 0);
+        count += uct_wimm_qp_progress(iface, rx_count == 0, tx_empty);
     }
 
     return count;

@@ -63,7 +63,7 @@ static unsigned uct_wimm_qp_rx_done(void *arg)
     dead_qp->flags |= UCT_WIMM_QP_FLAG_RX_DONE;
     return uct_wimm_qp_progress(ucs_derived_of(dead_qp->super.super.iface,
                                                uct_wimm_iface_t),
-                                0);
+                                0, 0);
 }
 
 void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *wimm_ep)
@@ -132,14 +132,39 @@ void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc)
     }
 }
 
-unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty)
+/* Whether nothing of it can be left in the completion queues, or it took too long
+ * to find out */
+static int uct_wimm_qp_is_ready(const uct_wimm_iface_t *iface,
+                                uct_wimm_qp_t *dead_qp, ucs_time_t now,
+                                int rx_empty, int tx_empty)
+{
+    if ((dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE) && rx_empty &&
+        uct_wimm_qp_is_drained(dead_qp)) {
+        return 1;
+    }
+
+    if (now <= dead_qp->deadline) {
+        return 0;
+    }
+
+    /* The device was to say so, and did not: all that was to come is there */
+    dead_qp->flags |= (rx_empty ? UCT_WIMM_QP_FLAG_RX_EMPTY : 0) |
+                      (tx_empty ? UCT_WIMM_QP_FLAG_TX_EMPTY : 0);
+    return ucs_test_all_flags(dead_qp->flags,
+                              UCT_WIMM_QP_FLAG_RX_EMPTY |
+                                      UCT_WIMM_QP_FLAG_TX_EMPTY) ||
+           (now > (dead_qp->deadline + (UCT_WIMM_QP_MAX_MORE_TIMEOUTS *
+                                        iface->config.qp_drain_timeout)));
+}
+
+unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty,
+                              int tx_empty)
 {
     unsigned count = 0;
     uct_wimm_qp_t *dead_qp, *tmp;
     unsigned released = 0;
     uint16_t left;
     ucs_time_t now;
-    int drained;
 
     if (ucs_list_is_empty(&iface->super.super.qp_gc_list)) {
         return 0;
@@ -148,10 +173,7 @@ unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty)
     now = ucs_get_time();
     ucs_list_for_each_safe(dead_qp, tmp, &iface->super.super.qp_gc_list,
                            super.super.list) {
-        drained = uct_wimm_qp_is_drained(dead_qp);
-        if ((drained && rx_empty &&
-             (dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE)) ||
-            (now > dead_qp->deadline)) {
+        if (uct_wimm_qp_is_ready(iface, dead_qp, now, rx_empty, tx_empty)) {
             /* What was not drained in time returns its credits now. A late
              * completion of it finds no queue pair, and is ignored. */
             left = dead_qp->txcnt.pi - dead_qp->txcnt.ci;
@@ -166,7 +188,7 @@ unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty)
             --iface->deferred;
             released += left;
             ++count;
-        } else if (!drained) {
+        } else {
             uct_wimm_qp_post_marker(dead_qp);
         }
     }

@@ -16,8 +16,16 @@ enum {
 
     /* The last request in the send queue was posted without a completion: one
      * that has a completion has to follow, so that the end can be seen */
-    UCT_WIMM_QP_FLAG_NEED_MARKER = UCS_BIT(1)
+    UCT_WIMM_QP_FLAG_NEED_MARKER = UCS_BIT(1),
+
+    /* The completion queues were found empty after the time was over */
+    UCT_WIMM_QP_FLAG_RX_EMPTY = UCS_BIT(2),
+    UCT_WIMM_QP_FLAG_TX_EMPTY = UCS_BIT(3)
 };
+
+
+/* After as many more times, completion queues that are never empty do not count */
+#define UCT_WIMM_QP_MAX_MORE_TIMEOUTS 9
 
 
 /*
@@ -26,8 +34,8 @@ enum {
  * UCX destroys such a queue pair when the device has raised LAST_WQE_REACHED,
  * and gives back its credits of the completion queue then. Soft-RoCE never
  * raises it. Here, the send queue is drained by its flush completions, each of
- * which returns its credits; the queue pair goes when the event came, or after
- * a time. The base part lets UCX clean up what is left when the interface is
+ * which returns its credits; the queue pair goes when the event came, or after a
+ * time, when the completion queues were found empty. The base part lets UCX clean up what is left when the interface is
  * closed.
  */
 typedef struct uct_wimm_qp {
@@ -58,9 +66,12 @@ void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc);
  *                       that arrived on them is left in it. Devices drop such
  *                       completions together with the queue pair, and with them
  *                       what we know of the receives.
+ * @param [in] tx_empty  So was the send completion queue: as much as was set aside
+ *                       there for them is free.
  *
  * @return How many were destroyed.
  */
-unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty);
+unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty,
+                              int tx_empty);
 
 #endif
