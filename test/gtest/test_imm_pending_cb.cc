@@ -389,6 +389,47 @@ TEST_F(test_imm_pending_cb, lack_of_a_slot_is_found_in_the_group)
     EXPECT_EQ(sequence(1, 4), arrived());
 }
 
+TEST_F(test_imm_pending_cb, purges_another_endpoint_that_waits_with_a_flush)
+{
+    open_without_slots({ { "IB_TX_QUEUE_LEN", "16" } }, 2);
+    mapped_buffer dst(8, receiver());
+    completion flushed;
+
+    while (notify(sender(), 1, 0) == UCS_OK) {
+    }
+    ASSERT_TRUE(wait_arrived(slots));
+    m_sink->got.clear();
+    ASSERT_OK(uct_wimm_ep_imm_pending_add(sender().ep(1), &request([&]() {
+                                                               return UCS_OK;
+                                                           }).uct));
+    ASSERT_STATUS(UCS_INPROGRESS,
+                  uct_ep_flush(sender().ep(1), 0, &flushed.uct));
+
+    /* The end of the flush is called by the dispatcher, inside of this one */
+    pending_req &first = request(nullptr);
+    first.func         = [&]() {
+        const ucs_status_t status = notify(sender(), 0, 1);
+
+        uct_ep_pending_purge(sender().ep(1), NULL, NULL);
+        return pending_req::result(status);
+    };
+    {
+        tx_hold hold(sender());
+
+        fill(dst);
+        ASSERT_OK(uct_ep_pending_add(sender().ep(), &first.uct, 0));
+        queue_am(10);
+    }
+    ASSERT_TRUE(wait_for([&]() { return m_ams.size() == 1; }));
+    EXPECT_EQ(1u, first.called);
+    ASSERT_TRUE(wait_for([&]() { return flushed.done(); }));
+    EXPECT_OK(flushed.status());
+
+    release(slots);
+    ASSERT_TRUE(wait_arrived(1));
+    EXPECT_EQ(sequence(1, 1), arrived());
+}
+
 TEST_F(test_imm_pending_cb, queues_itself_again_for_want_of_a_slot)
 {
     open_without_slots({ { "IB_TX_QUEUE_LEN", "16" } });

@@ -375,6 +375,54 @@ TEST_F(test_post_error, flush_that_waited_for_slots)
     check_rest(sender(), fault);
 }
 
+TEST_F(test_post_error, flush_that_cancels)
+{
+    open_pair_for_fault();
+    connect_more();
+    imm_sink sink(receiver());
+    completion waits, cancels;
+
+    sink.result = UCS_INPROGRESS;
+    for (unsigned i = 0; i < slots; ++i) {
+        ASSERT_OK(notify(sender(), 3, i));
+    }
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == slots; }));
+    uct_pending_req_t req;
+    req.func = [](uct_pending_req_t *) { return UCS_ERR_NO_RESOURCE; };
+    ASSERT_OK(uct_wimm_ep_imm_pending_add(sender().ep(3), &req));
+    ASSERT_STATUS(UCS_INPROGRESS, uct_ep_flush(sender().ep(3), 0, &waits.uct));
+
+    /* Canceled it is all the same, which is no failure of the endpoint */
+    expect_error("ibv_post_send() on qp");
+    {
+        refusal fault(sender(), is_empty_write);
+
+        EXPECT_STATUS(UCS_ERR_IO_ERROR,
+                      uct_ep_flush(sender().ep(3), UCT_FLUSH_FLAG_CANCEL,
+                                   &cancels.uct));
+    }
+    EXPECT_EQ(1, waits.called);
+    EXPECT_STATUS(UCS_ERR_CANCELED, waits.status());
+    EXPECT_EQ(IBV_QPS_ERR, rc_state::qp_state(sender(), 3));
+    EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, notify(sender(), 3, 1));
+
+    /* Once more: it completes */
+    ASSERT_STATUS(UCS_INPROGRESS,
+                  uct_ep_flush(sender().ep(3), UCT_FLUSH_FLAG_CANCEL,
+                               &cancels.uct));
+    ASSERT_TRUE(wait_for([&]() { return cancels.done(); }));
+    EXPECT_EQ(1, cancels.called);
+    EXPECT_EQ(1, waits.called);
+    EXPECT_TRUE(sender().errors.empty());
+    uct_ep_pending_purge(
+            sender().ep(3), [](uct_pending_req_t *, void *) {}, NULL);
+    sender().destroy_ep(3);
+    receiver().destroy_ep(3);
+    sink.result = UCS_OK;
+    sink.pause();
+    check_others_work(3);
+}
+
 TEST_F(test_post_error, check_of_the_peer)
 {
     open_pair_for_fault();

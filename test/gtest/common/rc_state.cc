@@ -93,6 +93,15 @@ void rc_state::for_each_dead_qp(
     }
 }
 
+enum ibv_qp_state rc_state::qp_state(const entity &e, unsigned index)
+{
+    struct ibv_qp_init_attr init_attr;
+    struct ibv_qp_attr attr;
+
+    EXPECT_EQ(0, ibv_query_qp(qp(e, index), &attr, IBV_QP_STATE, &init_attr));
+    return attr.qp_state;
+}
+
 unsigned rc_state::tx_max_poll(const entity &e)
 {
     return iface(e)->super.config.tx_max_poll;

@@ -27,6 +27,7 @@ struct ibv_context *context(uct_md_h md);
 uct_rc_iface_t *iface(const entity &e);
 uct_rc_verbs_ep_t *ep(const entity &e, unsigned index = 0);
 struct ibv_qp *qp(const entity &e, unsigned index = 0);
+enum ibv_qp_state qp_state(const entity &e, unsigned index = 0);
 
 /* Receive descriptors that are posted or held, and those to be posted */
 unsigned rx_in_use(const entity &e);

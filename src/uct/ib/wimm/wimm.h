@@ -120,12 +120,13 @@ typedef struct uct_wimm_iface_attr {
                               @ref uct_wimm_iface_attr_field */
 
     struct {
-        size_t max_short;  /**< Most bytes of a short put (the device's inline
+        size_t max_short; /**< Most bytes of a short put (the device's inline
                                 data, UCX_WIMM_TX_MIN_INLINE) */
-        size_t max_bcopy;  /**< Most bytes of a bcopy put */
-        size_t max_zcopy;  /**< Most bytes of a zcopy put (the device's
+        size_t max_bcopy; /**< Most bytes of a bcopy put */
+        size_t max_zcopy; /**< Most bytes of a zcopy put (the device's
                                 largest message) */
-        size_t max_iov;    /**< Most entries of a zcopy put */
+        size_t max_iov; /**< Most entries of a zcopy put: what the device gives
+                                for UCX_WIMM_TX_MIN_SGE, at most 8 as in UCX */
         unsigned imm_bits; /**< Bits of the immediate */
     } cap;
 
@@ -134,7 +135,9 @@ typedef struct uct_wimm_iface_attr {
     struct {
         unsigned length;     /**< Receive requests of the interface */
         unsigned min_length; /**< Fewest with which the endpoints that it has now
-                                  never have to wait for one (RNR) */
+                                  never have to wait for one (RNR), if all have
+                                  flow control. Those that were destroyed count
+                                  as long as the device may receive for them. */
     } rx_queue;
 
     uct_wimm_counters_t counters;
@@ -204,7 +207,8 @@ UCT_WIMM_API ucs_status_t uct_wimm_iface_set_imm_handler(
  * Slots of an endpoint are alike: only their number counts. The peer is told when
  * a quarter of its slots is free again, or when it may have none left, by the
  * next call of progress, or when the interface's event is armed. May be called
- * from the handler, also for the notification that it was called for.
+ * from the handler. For the notification that it was called for, either this is
+ * called or UCS_OK returned: with both, a slot of another one is freed.
  *
  * @param [in] ep     Endpoint that the handler was called with.
  * @param [in] count  Number of slots to free; may be 0.
@@ -228,8 +232,9 @@ UCT_WIMM_API ucs_status_t uct_wimm_ep_slot_release(uct_ep_h ep, unsigned count);
  *
  * Order: after every operation that was posted on the endpoint earlier, as seen
  * by the peer, and after every request that was queued on it earlier;
- * @ref uct_ep_fence acts on it as on a put. What is posted later may be seen
- * earlier only if this one has to wait for a slot.
+ * @ref uct_ep_fence acts on it as on a put. Once posted, it comes before what is
+ * posted later. While it waits in a queue for a slot, a receive credit or a buffer,
+ * operations that do not need these can still be posted, and come before it.
  *
  * Completion: UCS_OK means that the buffer may be used again, nothing more. It
  * does *not* mean that the data has arrived: a flush of the endpoint tells that,
@@ -254,9 +259,9 @@ UCT_WIMM_API ucs_status_t uct_wimm_ep_slot_release(uct_ep_h ep, unsigned count);
  * @return UCS_ERR_INVALID_PARAM  @a ep is of another transport, or @a length is
  *                                too large.
  * @return UCS_ERR_NOT_CONNECTED  The endpoint is not connected.
- * @return UCS_ERR_CONNECTION_RESET  The endpoint has failed (reported to the
- *                                interface's error handler before), or was
- *                                flushed with UCT_FLUSH_FLAG_CANCEL.
+ * @return UCS_ERR_CONNECTION_RESET  The endpoint has failed (the interface's error
+ *                                handler was called, or progress will call it), or
+ *                                was flushed with UCT_FLUSH_FLAG_CANCEL.
  * @return UCS_ERR_IO_ERROR       The device refused the request. Nothing was
  *                                written. The endpoint has failed, progress
  *                                calls the interface's error handler for it.
@@ -287,9 +292,12 @@ uct_wimm_ep_put_imm_short(uct_ep_h ep, const void *buffer, unsigned length,
  * @param [in] rkey         Remote key of that memory.
  * @param [in] imm          Any 32 bits, in host order.
  *
- * @return 0 or more  Posted: the length that @a pack_cb returned.
- * @return < 0        An error as of @ref uct_wimm_ep_put_imm_short. Of these,
- *                    only UCS_ERR_IO_ERROR comes after @a pack_cb was called.
+ * @return 0 or more          Posted: the length that @a pack_cb returned.
+ * @return UCS_ERR_NO_MEMORY  No memory for another buffer, although the interface
+ *                            may have more. Nothing was posted.
+ * @return < 0                Another error as of @ref uct_wimm_ep_put_imm_short.
+ *                            Only UCS_ERR_IO_ERROR comes after @a pack_cb was
+ *                            called.
  */
 UCT_WIMM_API ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h ep,
                                                uct_pack_callback_t pack_cb,

@@ -195,7 +195,7 @@ void uct_wimm_ep_failed(uct_wimm_ep_t *ep, ucs_status_t status,
                                                UCS_ERR_CONNECTION_RESET;
     }
 
-    uct_wimm_ep_pending_failed(iface, ep, status);
+    uct_wimm_ep_pending_failed(ep, status);
     handler_status = uct_iface_handle_ep_err(&rc_iface->super.super.super,
                                              &ep->super.super.super.super,
                                              status);

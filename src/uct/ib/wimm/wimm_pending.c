@@ -50,12 +50,6 @@ void uct_wimm_pending_cleanup(uct_wimm_iface_t *iface)
     ucs_mpool_cleanup(&iface->dispatch.flush_mp, 1);
 }
 
-static UCS_F_ALWAYS_INLINE int uct_wimm_ep_is_dispatched(
-        const uct_wimm_iface_t *iface, const uct_wimm_ep_t *ep, int is_imm)
-{
-    return (iface->dispatch.ep == ep) && (iface->dispatch.is_imm == is_imm);
-}
-
 /* Whether it is the turn of what is posted now: of the request that is being
  * called, as long as it has posted nothing */
 static UCS_F_ALWAYS_INLINE int uct_wimm_ep_is_head(
@@ -104,17 +98,21 @@ static int uct_wimm_ep_imm_pending_is_ready(uct_wimm_ep_t *ep)
  * anything else, is new (its memory may be a new request by then, or its completion
  * has called the program), and must wait behind the others.
  *
+ * @param [out] refused_p  It was refused for want of a slot.
+ *
  * @return As the request, but UCS_INPROGRESS if it wants to be called again and
  *         has posted something.
  */
 static ucs_status_t uct_wimm_ep_call_pending(uct_wimm_iface_t *iface,
                                              uct_wimm_ep_t *ep,
-                                             uct_pending_req_t *req, int is_imm)
+                                             uct_pending_req_t *req, int is_imm,
+                                             int *refused_p)
 {
     const uint16_t pi      = ep->super.txcnt.pi;
     uct_wimm_ep_t *prev_ep = iface->dispatch.ep;
-    uint8_t prev_is_imm    = iface->dispatch.is_imm;
     uint16_t prev_pi       = iface->dispatch.pi;
+    uint8_t prev_is_imm    = iface->dispatch.is_imm;
+    uint8_t prev_refused   = iface->dispatch.refused;
     ucs_status_t status;
 
     iface->dispatch.ep      = ep;
@@ -127,9 +125,11 @@ static ucs_status_t uct_wimm_ep_call_pending(uct_wimm_iface_t *iface,
         status = UCS_INPROGRESS;
     }
 
-    iface->dispatch.ep     = prev_ep;
-    iface->dispatch.pi     = prev_pi;
-    iface->dispatch.is_imm = prev_is_imm;
+    *refused_p              = iface->dispatch.refused;
+    iface->dispatch.ep      = prev_ep;
+    iface->dispatch.pi      = prev_pi;
+    iface->dispatch.is_imm  = prev_is_imm;
+    iface->dispatch.refused = prev_refused;
     return status;
 }
 
@@ -140,11 +140,12 @@ static ucs_status_t uct_wimm_ep_imm_progress(uct_wimm_iface_t *iface,
 {
     uct_pending_req_t *req;
     ucs_status_t status;
+    int refused;
 
     while (uct_wimm_ep_imm_pending_is_ready(ep)) {
         /* It may queue itself again, or be released */
         req    = uct_wimm_ep_imm_pending_pull(ep);
-        status = uct_wimm_ep_call_pending(iface, ep, req, 1);
+        status = uct_wimm_ep_call_pending(iface, ep, req, 1, &refused);
         if (status == UCS_OK) {
             continue;
         }
@@ -203,11 +204,12 @@ ucs_arbiter_cb_result_t uct_wimm_ep_process_pending(
     uct_wimm_ep_t *ep       = ucs_derived_of(rc_ep, uct_wimm_ep_t);
     uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
     ucs_status_t status;
+    int refused;
 
-    status = uct_wimm_ep_call_pending(iface, ep, req, 0);
+    status = uct_wimm_ep_call_pending(iface, ep, req, 0, &refused);
     if (status == UCS_OK) {
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
-    } else if (iface->dispatch.refused) {
+    } else if (refused) {
         /* Only a slot is missing: what is behind it does not wait for that */
         uct_pending_req_queue_push(&ep->imm_pending, req);
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
@@ -263,7 +265,7 @@ ucs_status_t uct_wimm_ep_imm_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req)
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
-    int has_slot;
+    int has_slot, is_refused;
 
     UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
                          "endpoint %p is not of the transport wimm", tl_ep);
@@ -272,11 +274,12 @@ ucs_status_t uct_wimm_ep_imm_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req)
         return UCS_ERR_BUSY; /* Posting it tells why */
     }
 
-    has_slot = (ep->tx_slots > 0) && ucs_queue_is_empty(&ep->imm_pending);
+    has_slot   = (ep->tx_slots > 0) && ucs_queue_is_empty(&ep->imm_pending);
+    is_refused = (iface->dispatch.ep == ep) && iface->dispatch.refused;
 
     /* A request at the head of the group that was refused for want of a slot
      * keeps its place before the others there */
-    if (!(uct_wimm_ep_is_dispatched(iface, ep, 0) && iface->dispatch.refused)) {
+    if (!is_refused) {
         /* Active messages must not find anything in the group if it is a slot
          * that is missing, whatever else is */
         if (!ucs_arbiter_group_is_empty(&ep->super.super.arb_group) ||
@@ -312,16 +315,19 @@ static ucs_status_t uct_wimm_ep_do_flush(uct_wimm_iface_t *iface,
         return status;
     }
 
-    if (uct_rc_txqp_unsignaled(&rc_ep->txqp) != 0) {
-        status = uct_wimm_ep_post_empty(ep, IBV_SEND_SIGNALED);
+    /* First of all: nothing goes out any more, whatever becomes of the rest */
+    if ((flags & UCT_FLUSH_FLAG_CANCEL) && !already_canceled) {
+        status = uct_ib_modify_qp(ep->super.qp, IBV_QPS_ERR);
         if (status != UCS_OK) {
+            rc_ep->flags &= ~UCT_RC_EP_FLAG_FLUSH_CANCEL;
             return status;
         }
+
+        uct_wimm_ep_pending_failed(ep, UCS_ERR_CANCELED);
     }
 
-    if ((flags & UCT_FLUSH_FLAG_CANCEL) && !already_canceled) {
-        uct_wimm_ep_pending_failed(iface, ep, UCS_ERR_CANCELED);
-        status = uct_ib_modify_qp(ep->super.qp, IBV_QPS_ERR);
+    if (uct_rc_txqp_unsignaled(&rc_ep->txqp) != 0) {
+        status = uct_wimm_ep_post_empty(ep, IBV_SEND_SIGNALED);
         if (status != UCS_OK) {
             return status;
         }
@@ -459,7 +465,7 @@ void uct_wimm_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
 
 void uct_wimm_ep_pending_cleanup(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
 {
-    uct_wimm_ep_pending_failed(iface, ep, UCS_ERR_CANCELED);
+    uct_wimm_ep_pending_failed(ep, UCS_ERR_CANCELED);
     ucs_arbiter_group_purge(&iface->super.super.tx.arbiter,
                             &ep->super.super.arb_group,
                             uct_wimm_ep_purge_imm_req_cb, NULL);
@@ -492,8 +498,7 @@ void uct_wimm_ep_pending_set_aside(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
                             uct_wimm_ep_set_aside_cb, ep);
 }
 
-void uct_wimm_ep_pending_failed(uct_wimm_iface_t UCS_V_UNUSED *iface,
-                                uct_wimm_ep_t *ep, ucs_status_t status)
+void uct_wimm_ep_pending_failed(uct_wimm_ep_t *ep, ucs_status_t status)
 {
     ucs_queue_head_t list;
     uct_pending_req_priv_queue_t *priv;

@@ -47,8 +47,7 @@ void uct_wimm_ep_pending_set_aside(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep);
 
 /* The endpoint failed or was canceled: end the flushes that wait in its list.
  * Requests stay there until the user purges them. */
-void uct_wimm_ep_pending_failed(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                                ucs_status_t status);
+void uct_wimm_ep_pending_failed(uct_wimm_ep_t *ep, ucs_status_t status);
 
 /* Why a notified put cannot be posted now, or UCS_OK. Called if it lacks a credit
  * or a slot, or if others wait. */

@@ -143,7 +143,14 @@ ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
         return status;
     }
 
-    UCT_RC_IFACE_GET_TX_DESC(rc_iface, &rc_iface->tx.mp, desc);
+    desc = ucs_mpool_get_inline(&rc_iface->tx.mp);
+    if (ucs_unlikely(desc == NULL)) {
+        /* If the pool has not grown to its limit no completion would help: the
+         * pending queue goes on only if there is no buffer left */
+        return ucs_mpool_is_empty(&rc_iface->tx.mp) ? UCS_ERR_NO_RESOURCE :
+                                                      UCS_ERR_NO_MEMORY;
+    }
+
     desc->super.handler = UCT_WIMM_SEND_DESC_PUT;
     length              = pack_cb(desc + 1, arg);
 
