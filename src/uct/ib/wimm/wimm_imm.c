@@ -75,6 +75,10 @@ void uct_wimm_imm_wait(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
         ucs_error("qp 0x%x: no memory to keep a notification until there is a"
                   " handler; closing the connection",
                   wc->qp_num);
+
+        /* No later one may be delivered without it. All slots are in use now, and
+         * an endpoint that has failed returns none. */
+        ep->rx_slots = iface->config.num_slots;
         uct_wimm_ep_fail_later(ep, UCS_ERR_NO_MEMORY);
         return;
     }
