@@ -49,15 +49,19 @@ void uct_wimm_stats_ep_cleanup(uct_wimm_iface_t *iface, const uct_wimm_ep_t *ep)
 static void uct_wimm_stats_print(const char *name,
                                  const uct_wimm_counters_t *counters)
 {
-    ucs_print("wimm %s: posted %" PRIu64 ", delivered %" PRIu64
-              ", stalled for credits %" PRIu64 " and for slots %" PRIu64
-              ", control messages sent %" PRIu64 " (grants %" PRIu64
-              ", slot returns %" PRIu64 ") and received %" PRIu64
-              ", failed %" PRIu64,
-              name, counters->posted, counters->delivered,
-              counters->credit_stalls, counters->slot_stalls,
-              counters->ctrl_sent, counters->grants, counters->slot_returns,
-              counters->ctrl_received, counters->failed);
+    /* Not ucs_print(), which does so only with UCX_LOG_PRINT_ENABLE=y */
+    ucs_log_dispatch(__FILE__, __LINE__, __func__, UCS_LOG_LEVEL_PRINT,
+                     &ucs_global_opts.log_component,
+                     "wimm %s: posted %" PRIu64 ", delivered %" PRIu64
+                     ", stalled for credits %" PRIu64 " and for slots %" PRIu64
+                     ", control messages sent %" PRIu64 " (grants %" PRIu64
+                     ", slot returns %" PRIu64 ") and received %" PRIu64
+                     ", failed %" PRIu64,
+                     name, counters->posted, counters->delivered,
+                     counters->credit_stalls, counters->slot_stalls,
+                     counters->ctrl_sent, counters->grants,
+                     counters->slot_returns, counters->ctrl_received,
+                     counters->failed);
 }
 
 void uct_wimm_stats_print_ep(const uct_wimm_ep_t *ep)
