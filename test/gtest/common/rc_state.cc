@@ -215,7 +215,7 @@ int rc_state::raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr)
 
 
 const int verbs_fault::EMPTY;
-verbs_fault *verbs_fault::m_current = nullptr;
+std::map<const struct ibv_context *, verbs_fault *> verbs_fault::m_faults;
 
 
 verbs_fault::verbs_fault(const entity &e, verb_t verb, func_t func)
@@ -238,9 +238,11 @@ verbs_fault::verbs_fault(uct_md_h md, recv_func_t func)
 
 void verbs_fault::replace(struct ibv_context *ctx, verb_t verb)
 {
-    m_ops     = &ctx->ops;
-    m_saved   = *m_ops;
-    m_current = this;
+    EXPECT_EQ(0u, m_faults.count(ctx));
+    m_ctx         = ctx;
+    m_ops         = &ctx->ops;
+    m_saved       = *m_ops;
+    m_faults[ctx] = this;
     switch (verb) {
     case POST_SEND:
         m_ops->post_send = post_send;
@@ -259,58 +261,58 @@ void verbs_fault::replace(struct ibv_context *ctx, verb_t verb)
 
 verbs_fault::~verbs_fault()
 {
-    *m_ops    = m_saved;
-    m_current = nullptr;
+    *m_ops = m_saved;
+    m_faults.erase(m_ctx);
 }
 
 int verbs_fault::post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                            struct ibv_send_wr **bad_wr)
 {
-    int ret = m_current->m_send_func ? m_current->m_send_func(qp, wr) :
-                                       m_current->m_func(qp);
+    const verbs_fault *self = m_faults.at(qp->context);
+    int ret = self->m_send_func ? self->m_send_func(qp, wr) : self->m_func(qp);
 
     if (ret != 0) {
         *bad_wr = wr;
         return ret;
     }
-    return m_current->m_saved.post_send(qp, wr, bad_wr);
+    return self->m_saved.post_send(qp, wr, bad_wr);
 }
 
 int verbs_fault::post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                                struct ibv_recv_wr **bad_wr)
 {
-    const auto real = m_current->m_saved.post_srq_recv;
+    const verbs_fault *self = m_faults.at(srq->context);
     int ret;
 
-    if (m_current->m_recv_func) {
-        return post_srq_recv_some(srq, wr, bad_wr);
+    if (self->m_recv_func) {
+        return self->post_srq_recv_some(srq, wr, bad_wr);
     }
 
-    ret = m_current->m_func(srq);
+    ret = self->m_func(srq);
     if (ret != 0) {
         *bad_wr = wr;
         return ret;
     }
-    return real(srq, wr, bad_wr);
+    return self->m_saved.post_srq_recv(srq, wr, bad_wr);
 }
 
 /* As a device whose queue is full after some of them */
 int verbs_fault::post_srq_recv_some(struct ibv_srq *srq, struct ibv_recv_wr *wr,
-                                    struct ibv_recv_wr **bad_wr)
+                                    struct ibv_recv_wr **bad_wr) const
 {
-    const auto real          = m_current->m_saved.post_srq_recv;
     struct ibv_recv_wr *last = NULL;
     struct ibv_recv_wr *next = wr;
     unsigned count           = 0;
+    unsigned taken;
     int ret;
 
     for (struct ibv_recv_wr *i = wr; i != NULL; i = i->next) {
         ++count;
     }
 
-    unsigned taken = m_current->m_recv_func(count);
+    taken = m_recv_func(count);
     if (taken >= count) {
-        return real(srq, wr, bad_wr);
+        return m_saved.post_srq_recv(srq, wr, bad_wr);
     }
 
     for (unsigned i = 0; i < taken; ++i) {
@@ -319,7 +321,7 @@ int verbs_fault::post_srq_recv_some(struct ibv_srq *srq, struct ibv_recv_wr *wr,
     }
     if (last != NULL) {
         last->next = NULL;
-        ret        = real(srq, wr, bad_wr);
+        ret        = m_saved.post_srq_recv(srq, wr, bad_wr);
         last->next = next;
         if (ret != 0) {
             return ret;
@@ -331,20 +333,21 @@ int verbs_fault::post_srq_recv_some(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 
 int verbs_fault::poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 {
-    int ret = m_current->m_func(cq);
+    const verbs_fault *self = m_faults.at(cq->context);
+    int ret                 = self->m_func(cq);
 
     if (ret == EMPTY) {
         return 0;
     }
-    return (ret != 0) ? ret : m_current->m_saved.poll_cq(cq, max, wc);
+    return (ret != 0) ? ret : self->m_saved.poll_cq(cq, max, wc);
 }
 
 int verbs_fault::req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
-    int ret = m_current->m_func(cq);
+    const verbs_fault *self = m_faults.at(cq->context);
+    int ret                 = self->m_func(cq);
 
-    return (ret != 0) ? ret :
-                        m_current->m_saved.req_notify_cq(cq, solicited_only);
+    return (ret != 0) ? ret : self->m_saved.req_notify_cq(cq, solicited_only);
 }
 
 

@@ -15,6 +15,7 @@ extern "C" {
 
 #include <climits>
 #include <functional>
+#include <map>
 
 
 /*
@@ -84,8 +85,8 @@ int raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr);
 
 /*
  * Replaces a verb of the device context of a side as long as it lives. The
- * function tells what the verb returns: 0 to call the real one. One at a time.
- * What it returns for POLL_CQ may also be EMPTY: nothing is found.
+ * function tells what the verb returns: 0 to call the real one. One at a time for
+ * each side. What it returns for POLL_CQ may also be EMPTY: nothing is found.
  */
 class verbs_fault {
   public:
@@ -126,13 +127,14 @@ class verbs_fault {
                          struct ibv_send_wr **bad_wr);
     static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                              struct ibv_recv_wr **bad_wr);
-    static int post_srq_recv_some(struct ibv_srq *srq, struct ibv_recv_wr *wr,
-                                  struct ibv_recv_wr **bad_wr);
+    int post_srq_recv_some(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+                           struct ibv_recv_wr **bad_wr) const;
     static int poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc);
     static int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
-    static verbs_fault *m_current;
+    static std::map<const struct ibv_context *, verbs_fault *> m_faults;
 
+    const struct ibv_context *m_ctx;
     struct ibv_context_ops *m_ops;
     struct ibv_context_ops m_saved;
     func_t m_func;
