@@ -124,9 +124,7 @@ const resource &resource::get()
 entity::entity(const config_list &config, const open_params &params)
     : m_async(nullptr), m_worker(nullptr), m_md(nullptr), m_iface(nullptr)
 {
-    const resource &res              = resource::get();
-    const uct_iface_params_t tl_open = iface_params(params);
-    uct_iface_config_t *iface_config;
+    const resource &res = resource::get();
     uct_md_config_t *md_config;
 
     EXPECT_OK(
@@ -141,6 +139,26 @@ entity::entity(const config_list &config, const open_params &params)
         params.on_md_open(m_md);
     }
 
+    ucs_status_t status = open_iface(config, params, &m_iface);
+    if (status != UCS_OK) {
+        cleanup();
+        throw std::runtime_error("uct_iface_open() failed: " +
+                                 status_str(status));
+    }
+
+    EXPECT_OK(uct_iface_query(m_iface, &m_attr));
+    if (params.progress) {
+        uct_iface_progress_enable(m_iface,
+                                  UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    }
+}
+
+ucs_status_t entity::open_iface(const config_list &config,
+                                const open_params &params, uct_iface_h *iface_p)
+{
+    const uct_iface_params_t tl_open = iface_params(params);
+    uct_iface_config_t *iface_config;
+
     EXPECT_OK(uct_md_iface_config_read(m_md, params.tl_name.c_str(), NULL, NULL,
                                        &iface_config));
     for (const auto &key : config) {
@@ -150,16 +168,9 @@ entity::entity(const config_list &config, const open_params &params)
     }
 
     ucs_status_t status = uct_iface_open(m_md, m_worker, &tl_open, iface_config,
-                                         &m_iface);
+                                         iface_p);
     uct_config_release(iface_config);
-    if (status != UCS_OK) {
-        cleanup();
-        throw std::runtime_error("uct_iface_open() failed: " +
-                                 status_str(status));
-    }
-
-    EXPECT_OK(uct_iface_query(m_iface, &m_attr));
-    uct_iface_progress_enable(m_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    return status;
 }
 
 uct_iface_params_t entity::iface_params(const open_params &params)

@@ -64,7 +64,8 @@ class entity {
     /* How the interface is opened, besides its configuration */
     struct open_params {
         bool handle_errors  = true;
-        size_t am_alignment = 0; /* 0 for UCX's own */
+        bool progress       = true; /* Enabled by the constructor */
+        size_t am_alignment = 0;    /* 0 for UCX's own */
         std::string tl_name = resource::get().tl_name;
         std::function<void(uct_md_h)> on_md_open; /* Before the interface */
     };
@@ -84,6 +85,11 @@ class entity {
     {
         return m_iface;
     }
+
+    /* Open one more interface on the worker and the memory domain of the side. The
+     * caller closes it. */
+    ucs_status_t open_iface(const config_list &config,
+                            const open_params &params, uct_iface_h *iface_p);
 
     uct_md_h md() const
     {
