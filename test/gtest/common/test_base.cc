@@ -85,8 +85,9 @@ ucs_log_func_rc_t test_base::log_one(const char *file, unsigned line,
     }
 
     if (level > UCS_LOG_LEVEL_WARN) {
-        return (level > m_saved_level) ? UCS_LOG_FUNC_RC_STOP :
-                                         UCS_LOG_FUNC_RC_CONTINUE;
+        return ((level > m_saved_level) && (level != UCS_LOG_LEVEL_PRINT)) ?
+                       UCS_LOG_FUNC_RC_STOP :
+                       UCS_LOG_FUNC_RC_CONTINUE;
     }
 
     m_unexpected.push_back(text + " [" + file + ":" + std::to_string(line) +
