@@ -293,9 +293,7 @@ TEST_F(test_alloc, put_from_a_buffer_of_the_interface)
         fault.run([&]() { ret = put_imm_bcopy(sender(), 0, &arg, dst, 0, 1); });
         if (ret < 0) {
             EXPECT_TRUE(fault.happened());
-            EXPECT_TRUE((ret == UCS_ERR_NO_RESOURCE) ||
-                        (ret == UCS_ERR_NO_MEMORY))
-                    << ret;
+            EXPECT_STATUS(UCS_ERR_NO_MEMORY, ucs_status_t(ret));
             EXPECT_EQ(1000, put_imm_bcopy(sender(), 0, &arg, dst, 0, 2));
         }
         EXPECT_TRUE(wait_for([&]() { return sink.count() > 0; }));
