@@ -303,6 +303,32 @@ TEST_F(test_fc_ratio, both_ways)
     check(count, count);
 }
 
+TEST_F(test_fc_credits, flood_from_the_peer_leaves_resources_for_own_messages)
+{
+    const unsigned num_eps = 16, count = 60 * num_eps;
+
+    /* Every message that arrives is answered by a grant. Polls are short, so that
+     * there is always something that arrived. */
+    open_sides(num_eps, 0, 1,
+               { { "RC_TX_CQ_LEN", "128" },
+                 { "IB_RX_MAX_POLL", "4" },
+                 { "IB_TX_MAX_POLL", "4" } });
+    flow there(sender(), receiver(), num_eps, MIXED);
+    flow back(receiver(), sender(), num_eps, MIXED);
+
+    /* Until one has got its messages through. They poll in turns, and neither is
+     * the better one. */
+    ASSERT_TRUE(wait_for([&]() {
+        there.post_all();
+        back.post_all();
+        return (there.total() >= count) || (back.total() >= count);
+    }));
+    EXPECT_GE(there.total(), count / 2);
+    EXPECT_GE(back.total(), count / 2);
+    exchange({ &there, &back });
+    EXPECT_EQ(0u, num_rnr());
+}
+
 
 static const unsigned held_slots = 32;
 

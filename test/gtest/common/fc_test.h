@@ -11,6 +11,7 @@
 #include "imm_test.h"
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,12 @@ class fc_test : public imm_test {
         uint32_t got(unsigned index = 0) const
         {
             return m_got[index];
+        }
+
+        /* How many have arrived on all endpoints */
+        uint32_t total() const
+        {
+            return std::accumulate(m_got.begin(), m_got.end(), 0u);
         }
 
         /* What arrives, where there are notifications in it */

@@ -333,6 +333,15 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
     return num_wcs;
 }
 
+/* Whether there is room for so few completions of sends that each is signaled */
+static UCS_F_ALWAYS_INLINE int uct_wimm_iface_tx_is_short(
+        const uct_wimm_iface_t *iface)
+{
+    const uct_rc_iface_t *rc_iface = &iface->super.super;
+
+    return rc_iface->tx.cq_available <= (int)rc_iface->config.tx_moderation;
+}
+
 /* Replaces rc_verbs' progress as a whole: that one would take the completion of
  * an immediate for an active message. */
 static unsigned uct_wimm_iface_progress(void *arg)
@@ -344,7 +353,11 @@ static unsigned uct_wimm_iface_progress(void *arg)
 
     rx_count = uct_wimm_iface_poll_rx(iface, &count);
     uct_wimm_iface_ctrl_progress(iface);
+
+    /* Grants for what comes in take room for completions: a flood must not keep
+     * these from being taken */
     if (uct_rc_iface_poll_tx(&iface->super.super, count) ||
+        ucs_unlikely(uct_wimm_iface_tx_is_short(iface)) ||
         ucs_unlikely((iface->found.dirs | iface->deferred) != 0)) {
         tx_count = uct_wimm_iface_poll_tx(iface);
         tx_empty = (tx_count == 0);
