@@ -81,6 +81,44 @@ TEST_F(test_fc_credits, idle_endpoints_give_back_for_one_more)
     reclaim_for_one(8, 9);
 }
 
+TEST_F(test_fc_credits, not_asked_of_a_peer_that_may_not_be_connected_yet)
+{
+    const unsigned num_eps = 17, count = 20;
+
+    /* One that holds more than its share will be */
+    open_sides(0, 256);
+    sender().create_ep(0);
+    receiver().create_ep(0);
+    receiver().connect_to(0, sender(), 0);
+    const int initial = fc_state::rx_credits(receiver(), 0);
+
+    connect_sides(1, num_eps);
+    const int target = fc_state::iface(receiver()).target;
+    ASSERT_GT(initial, target);
+    flow f(sender(), receiver(), num_eps, ONLY_IMM);
+    const auto send_on_others = [&]() {
+        for (unsigned i = 1; i < num_eps; ++i) {
+            send_on(f, i, count);
+        }
+    };
+
+    send_on_others();
+    EXPECT_EQ(initial, fc_state::rx_credits(receiver(), 0));
+    EXPECT_EQ(0u, fc_state::ctrl_waiting(receiver(), 0));
+    EXPECT_EQ(0u, ep_attr(receiver(), 0).counters.ctrl_sent);
+
+    /* Now it is, and something came from it */
+    sender().connect_to(0, receiver(), 0);
+    ASSERT_OK(f.post(0));
+    send_on_others();
+    ASSERT_TRUE(wait_for([&]() {
+        return f.is_done() && (fc_state::rx_credits(receiver(), 0) <= target);
+    }));
+    EXPECT_GT(ep_attr(receiver(), 0).counters.ctrl_sent, 0u);
+    EXPECT_EQ(0u, num_rnr());
+    check_rx_accounting();
+}
+
 TEST_F(test_fc_credits, idle_peer_that_does_not_answer)
 {
     open_sides(0, 256);
