@@ -40,7 +40,7 @@ asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
 suites=(format build unit wimm_run configure distcheck sanitizers vm uct
-        selection clients conformance demo)
+        selection clients wire conformance demo)
 
 # Longest time for one suite, in seconds: about ten times what it takes, but that of
 # the longest has limits inside
@@ -201,6 +201,11 @@ suite_conformance() {
     "$tests/compare.sh" wimm "$dir/wimm.log" "$reference"
     tap_is "wimm does what rc_verbs does" $? 0
     tap_done
+}
+
+suite_wire() {
+    wimm_need_vm || tap_skip_all "no program sees the packets of an RDMA device"
+    "$WIMM_TOP/test/wire/test_wire.sh"
 }
 
 suite_demo() {

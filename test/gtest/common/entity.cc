@@ -25,9 +25,8 @@ std::string resource::wanted_tl()
 }
 
 static bool find_in_md(uct_component_h component, const char *md_name,
-                       resource *found)
+                       const char *device, resource *found)
 {
-    const char *device          = getenv("WIMM_TEST_DEVICE");
     uct_tl_resource_desc_t *tls = nullptr;
     uct_md_config_t *md_config;
     unsigned num_tls = 0;
@@ -59,7 +58,7 @@ static bool find_in_md(uct_component_h component, const char *md_name,
     return result;
 }
 
-static bool find_resource(resource *found)
+static bool find_resource(const char *device, resource *found)
 {
     bool result = false;
     uct_component_h *components;
@@ -85,7 +84,8 @@ static bool find_resource(resource *found)
         attr.md_resources = mds.data();
         if (uct_component_query(components[i], &attr) == UCS_OK) {
             for (const uct_md_resource_desc_t &md : mds) {
-                result = result || find_in_md(components[i], md.md_name, found);
+                result = result ||
+                         find_in_md(components[i], md.md_name, device, found);
             }
         }
     }
@@ -97,8 +97,8 @@ static bool find_resource(resource *found)
 const resource *resource::find(std::string *reason)
 {
     static resource found;
-    static bool is_found = find_resource(&found);
     const char *device   = getenv("WIMM_TEST_DEVICE");
+    static bool is_found = find_resource(device, &found);
 
     if (!is_found) {
         *reason = "no active RDMA device" +
@@ -120,11 +120,26 @@ const resource &resource::get()
     return *find(&reason);
 }
 
+const resource *resource::find_peer(std::string *reason)
+{
+    static resource found;
+    const char *device   = getenv("WIMM_TEST_PEER_DEVICE");
+    static bool is_found = (device != nullptr) && find_resource(device, &found);
+
+    if (!is_found) {
+        *reason = "WIMM_TEST_PEER_DEVICE is to name a second device with an"
+                  " active port, which can be reached from the first";
+        return nullptr;
+    }
+
+    return &found;
+}
+
 
 entity::entity(const config_list &config, const open_params &params)
     : m_async(nullptr), m_worker(nullptr), m_md(nullptr), m_iface(nullptr)
 {
-    const resource &res = resource::get();
+    const resource &res = *params.device;
     uct_md_config_t *md_config;
 
     EXPECT_OK(
@@ -183,7 +198,7 @@ uct_iface_params_t entity::iface_params(const open_params &params)
                         UCT_IFACE_PARAM_FIELD_RX_HEADROOM;
     result.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
     result.mode.device.tl_name  = params.tl_name.c_str();
-    result.mode.device.dev_name = resource::get().dev_name.c_str();
+    result.mode.device.dev_name = params.device->dev_name.c_str();
     result.rx_headroom          = 0;
     if (params.handle_errors) {
         result.field_mask |= UCT_IFACE_PARAM_FIELD_ERR_HANDLER |

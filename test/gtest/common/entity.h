@@ -24,7 +24,8 @@ extern "C" {
 
 
 /* The transport and device under test, and where they were found. WIMM_TEST_TL
- * and WIMM_TEST_DEVICE choose others than wimm on the first active device. */
+ * and WIMM_TEST_DEVICE choose others than wimm on the first active device;
+ * WIMM_TEST_PEER_DEVICE is a second device, for tests that need one. */
 struct resource {
     uct_component_h component;
     std::string md_name;
@@ -36,6 +37,7 @@ struct resource {
     /* Find it once. @return NULL, and a sentence, if there is none. */
     static const resource *find(std::string *reason);
     static const resource &get();
+    static const resource *find_peer(std::string *reason);
 
     bool is_wimm() const
     {
@@ -63,10 +65,11 @@ class entity {
 
     /* How the interface is opened, besides its configuration */
     struct open_params {
-        bool handle_errors  = true;
-        bool progress       = true; /* Enabled by the constructor */
-        size_t am_alignment = 0;    /* 0 for UCX's own */
-        std::string tl_name = resource::get().tl_name;
+        bool handle_errors     = true;
+        bool progress          = true; /* Enabled by the constructor */
+        size_t am_alignment    = 0;    /* 0 for UCX's own */
+        std::string tl_name    = resource::get().tl_name;
+        const resource *device = &resource::get();
         std::function<void(uct_md_h)> on_md_open; /* Before the interface */
     };
 
