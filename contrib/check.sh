@@ -40,7 +40,7 @@ asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
 suites=(format build unit wimm_run configure distcheck sanitizers vm uct
-        selection clients wire conformance demo)
+        selection clients wire stress conformance demo)
 
 # Longest time for one suite, in seconds: about ten times what it takes, but that of
 # the longest has limits inside
@@ -208,6 +208,10 @@ suite_wire() {
     "$WIMM_TOP/test/wire/test_wire.sh"
 }
 
+suite_stress() {
+    wimm_on_device pair 900 "$WIMM_TOP/test/stress/test_stress.sh"
+}
+
 suite_demo() {
     local status table
 
@@ -231,6 +235,7 @@ tap_skipped='^ok [0-9]+ .*# SKIP'
 tap_none='^1\.\.0 # SKIP'
 # Tests of others that nobody expects to pass here: they are not counted
 as_recorded='^# [0-9]+ skipped and [0-9]+ failed, as recorded for rc_verbs$'
+stress_time='^# stress: [0-9]+ notified puts'
 
 passed=0
 failed=0
@@ -288,7 +293,7 @@ suite() {
                 END {print sum + 0}' "$log")
     note "FAILED: $name" "$log" "$gtest_failed|$tap_failed"
     skip_reasons "$name" "$log"
-    note "$name" "$log" "$as_recorded"
+    note "$name" "$log" "$as_recorded|$stress_time"
 
     if [ $status != 0 ] && [ $f = 0 ]; then
         f=1
