@@ -39,7 +39,7 @@ clang_build=$WIMM_TOP/build-clang
 asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
-suites=(format build unit wimm_run configure distcheck sanitizers vm uct
+suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uct
         selection clients wire stress conformance demo)
 
 # Longest time for one suite, in seconds: about ten times what it takes, but that of
@@ -147,6 +147,15 @@ suite_sanitizers() {
         tap_run "transport tests" wimm_on_device single 900 \
             "$asan_build/test/gtest/gtest_uct"
     tap_done
+}
+
+suite_valgrind() {
+    local status=0
+
+    "$WIMM_TOP/test/valgrind/test_valgrind.sh" || status=1
+    wimm_on_device single 900 "$WIMM_TOP/test/valgrind/test_valgrind.sh" device ||
+        status=1
+    return $status
 }
 
 suite_vm() {

@@ -36,7 +36,7 @@ packages_build="gcc g++ make autoconf automake libtool pkg-config xz-utils
     librdmacm-dev libnuma-dev libgtest-dev"
 packages_run="iproute2 procps ibverbs-providers ibverbs-utils tcpdump"
 packages_vm="qemu-system-x86 busybox-static kmod cpio"
-packages_test="clang clang-format git tshark"
+packages_test="clang clang-format git tshark valgrind libc6-dbg"
 
 # The packages of a list that are not installed
 missing_packages() {
