@@ -356,6 +356,7 @@ TEST_F(test_sleep, sender_wakes_by_the_return_of_slots)
             sender().progress();
             EXPECT_TRUE(req.posted);
             ASSERT_TRUE(wait_for([&]() { return sink.count() == slots + 1; }));
+            sink.pause();
             m_entities.clear();
         }
     }

@@ -31,7 +31,7 @@ static ::testing::Environment *const device_env =
         ::testing::AddGlobalTestEnvironment(new device_environment());
 
 
-imm_sink::imm_sink(entity &e, bool run) : m_entity(e)
+imm_sink::imm_sink(entity &e, bool run) : m_entity(e), m_running(false)
 {
     if (run) {
         start();
@@ -40,16 +40,21 @@ imm_sink::imm_sink(entity &e, bool run) : m_entity(e)
 
 imm_sink::~imm_sink()
 {
-    pause();
+    /* Once paused, it may outlive the interface */
+    if (m_running) {
+        pause();
+    }
 }
 
 void imm_sink::start()
 {
+    m_running = true;
     EXPECT_OK(uct_wimm_iface_set_imm_handler(m_entity.iface(), handler, this));
 }
 
 void imm_sink::pause()
 {
+    m_running = false;
     EXPECT_OK(uct_wimm_iface_set_imm_handler(m_entity.iface(), NULL, NULL));
 }
 

@@ -64,6 +64,7 @@ class imm_sink {
                                 size_t length);
 
     entity &m_entity;
+    bool m_running;
 };
 
 
