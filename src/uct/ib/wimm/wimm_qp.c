@@ -82,6 +82,10 @@ void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *wimm_ep)
     dead_qp->fc_shared = uct_wimm_fc_shared(wimm_ep);
     dead_qp->flags     = 0;
     dead_qp->deadline  = ucs_get_time() + iface->config.qp_drain_timeout;
+    dead_qp->limit     = dead_qp->deadline +
+                     ucs_max(UCT_WIMM_QP_MAX_MORE_TIMEOUTS *
+                                     iface->config.qp_drain_timeout,
+                             ucs_time_from_msec(UCT_WIMM_QP_MIN_LIMIT_MSEC));
     if (uct_rc_txqp_unsignaled(&ep->super.txqp) != 0) {
         dead_qp->flags |= UCT_WIMM_QP_FLAG_NEED_MARKER;
     }
@@ -134,8 +138,7 @@ void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc)
 
 /* Whether nothing of it can be left in the completion queues, or it took too long
  * to find out */
-static int uct_wimm_qp_is_ready(const uct_wimm_iface_t *iface,
-                                uct_wimm_qp_t *dead_qp, ucs_time_t now,
+static int uct_wimm_qp_is_ready(uct_wimm_qp_t *dead_qp, ucs_time_t now,
                                 int rx_empty, int tx_empty)
 {
     if ((dead_qp->flags & UCT_WIMM_QP_FLAG_RX_DONE) && rx_empty &&
@@ -153,8 +156,7 @@ static int uct_wimm_qp_is_ready(const uct_wimm_iface_t *iface,
     return ucs_test_all_flags(dead_qp->flags,
                               UCT_WIMM_QP_FLAG_RX_EMPTY |
                                       UCT_WIMM_QP_FLAG_TX_EMPTY) ||
-           (now > (dead_qp->deadline + (UCT_WIMM_QP_MAX_MORE_TIMEOUTS *
-                                        iface->config.qp_drain_timeout)));
+           (now > dead_qp->limit);
 }
 
 unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty,
@@ -173,7 +175,7 @@ unsigned uct_wimm_qp_progress(uct_wimm_iface_t *iface, int rx_empty,
     now = ucs_get_time();
     ucs_list_for_each_safe(dead_qp, tmp, &iface->super.super.qp_gc_list,
                            super.super.list) {
-        if (uct_wimm_qp_is_ready(iface, dead_qp, now, rx_empty, tx_empty)) {
+        if (uct_wimm_qp_is_ready(dead_qp, now, rx_empty, tx_empty)) {
             /* What was not drained in time returns its credits now. A late
              * completion of it finds no queue pair, and is ignored. */
             left = dead_qp->txcnt.pi - dead_qp->txcnt.ci;

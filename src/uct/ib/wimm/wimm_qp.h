@@ -24,8 +24,10 @@ enum {
 };
 
 
-/* After as many more times, completion queues that are never empty do not count */
+/* Completion queues that are never found empty are not waited for longer than as
+ * many more times, and at least as long */
 #define UCT_WIMM_QP_MAX_MORE_TIMEOUTS 9
+#define UCT_WIMM_QP_MIN_LIMIT_MSEC    100
 
 
 /*
@@ -35,8 +37,8 @@ enum {
  * and gives back its credits of the completion queue then. Soft-RoCE never
  * raises it. Here, the send queue is drained by its flush completions, each of
  * which returns its credits; the queue pair goes when the event came, or after a
- * time, when the completion queues were found empty. The base part lets UCX clean up what is left when the interface is
- * closed.
+ * time, when the completion queues were found empty. The base part lets UCX clean
+ * up what is left when the interface is closed.
  */
 typedef struct uct_wimm_qp {
     uct_rc_verbs_iface_qp_cleanup_ctx_t super;
@@ -45,6 +47,7 @@ typedef struct uct_wimm_qp {
     int fc_shared;     /* Receives of the pool that its peer could take */
     uint8_t flags;
     ucs_time_t deadline;
+    ucs_time_t limit;
 } uct_wimm_qp_t;
 
 

@@ -31,9 +31,10 @@ ucs_config_field_t uct_wimm_iface_config_table[] = {
       ucs_offsetof(uct_wimm_iface_config_t, prefer), UCS_CONFIG_TYPE_BOOL },
 
     { "QP_DRAIN_TIMEOUT", "100ms",
-      "Longest time that the queue pair of a destroyed endpoint is kept,\n"
-      "while its send queue drains and the device has not reported that it\n"
-      "takes no more receives. Some devices never report that.",
+      "Time that the queue pair of a destroyed endpoint is kept while the\n"
+      "device does not report that it takes no more receives. Some devices\n"
+      "never report that. It goes when nothing of it is left in the completion\n"
+      "queues, at the latest after ten times this time.",
       ucs_offsetof(uct_wimm_iface_config_t, qp_drain_timeout),
       UCS_CONFIG_TYPE_TIME },
 
