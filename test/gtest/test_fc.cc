@@ -78,20 +78,25 @@ INSTANTIATE_TEST_SUITE_P(
                           fc_param{ 16, 2, 256 }, fc_param{ 8, 16, 4096 },
                           fc_param{ 512, 1, 256 }, fc_param{ 512, 2, 256 },
                           fc_param{ 512, 64, 256 }, fc_param{ 512, 64, 1024 },
-                          fc_param{ 512, 2, 4096 }),
+                          fc_param{ 512, 2, 4096 }, fc_param{ 512, 64, 4096 }),
         ::testing::PrintToStringParamName());
 
 
 TEST_F(test_fc, receiver_stalls_for_seconds)
 {
-    open_sides(1);
-    flow there(sender(), receiver(), 1, ONLY_IMM);
-    flow back(receiver(), sender(), 1, ONLY_IMM);
+    for (unsigned num_eps : { 1, 2, 64 }) {
+        open_sides(num_eps);
+        {
+            flow there(sender(), receiver(), num_eps, ONLY_IMM);
+            flow back(receiver(), sender(), num_eps, ONLY_IMM);
 
-    exchange({ &there }, max_window());
-    stall(there, back, 2);
-    exchange({ &there });
-    EXPECT_EQ(0u, num_rnr());
+            exchange({ &there }, max_window());
+            stall(there, back, 2);
+            exchange({ &there });
+        }
+        EXPECT_EQ(0u, num_rnr()) << num_eps << " endpoints";
+        m_entities.clear();
+    }
 }
 
 TEST_F(test_fc, few_endpoints_with_full_windows_then_64)

@@ -185,6 +185,21 @@ TEST_F(test_iface, smallest_receive_queues)
     }
 }
 
+TEST_F(test_iface, completion_queue_has_room_for_all_receives)
+{
+    for (unsigned length : { 5, 64, 100, 4095, 4096 }) {
+        const entity &e = open(
+                { { "IB_RX_QUEUE_LEN", std::to_string(length) } });
+        uct_wimm_iface_attr_t attr = {};
+
+        attr.field_mask = UCT_WIMM_IFACE_ATTR_FIELD_RX_QUEUE;
+        ASSERT_OK(uct_wimm_iface_query(e.iface(), &attr));
+        EXPECT_GE(attr.rx_queue.length, length);
+        EXPECT_LE(attr.rx_queue.length,
+                  unsigned(rc_state::iface(e)->super.cq[UCT_IB_DIR_RX]->cqe));
+    }
+}
+
 TEST_F(test_iface, unsignaled_limit_of_one)
 {
     open_pair({ { "RC_TX_CQ_MODERATION", "1" } });

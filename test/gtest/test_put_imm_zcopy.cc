@@ -151,6 +151,8 @@ class test_put_imm_zcopy : public imm_test {
                                          dst.addr(offset), dst.rkey(), imm);
     }
 
+    void each_number_of_entries();
+
     /* Nothing is packed for a put that cannot be posted */
     void expect_not_packed(ssize_t status, const mapped_buffer &dst,
                            unsigned index = 0)
@@ -301,16 +303,15 @@ TEST_F(test_put_imm_zcopy, more_than_the_longest_message_is_refused)
     EXPECT_EQ(GUARD, *dst.ptr());
 }
 
-TEST_F(test_put_imm_zcopy, any_number_of_entries_is_one_request)
+void test_put_imm_zcopy::each_number_of_entries()
 {
-    open_pair();
     std::vector<std::unique_ptr<mapped_buffer>> src;
     mapped_buffer dst(64 * 1024, receiver(), GUARD);
     imm_sink sink(receiver());
 
     ASSERT_GT(max_iov(), 1u);
     for (size_t i = 0; i < max_iov(); ++i) {
-        src.emplace_back(new mapped_buffer(8192, sender()));
+        src.emplace_back(new mapped_buffer(16 * 1024, sender()));
         src.back()->fill(i);
     }
 
@@ -340,6 +341,19 @@ TEST_F(test_put_imm_zcopy, any_number_of_entries_is_one_request)
         memset(dst.ptr(), GUARD, dst.size());
         ASSERT_TRUE(wait_for([&]() { return comp.done(); }));
     }
+}
+
+TEST_F(test_put_imm_zcopy, any_number_of_entries_is_one_request)
+{
+    open_pair();
+    each_number_of_entries();
+}
+
+TEST_F(test_put_imm_zcopy, as_many_entries_as_the_device_is_asked_for)
+{
+    open_pair({ { "IB_TX_MIN_SGE", std::to_string(UCT_IB_MAX_IOV) } });
+    EXPECT_EQ(size_t(UCT_IB_MAX_IOV), max_iov());
+    each_number_of_entries();
 }
 
 TEST_F(test_put_imm_zcopy, more_entries_than_the_limit_are_refused)

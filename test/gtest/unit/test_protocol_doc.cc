@@ -16,7 +16,10 @@ extern "C" {
 #include <vector>
 
 
-/* The figures in docs/protocol.md are those of the code */
+static const char *const protocol_md = "docs/protocol.md";
+
+
+/* The figures in the documents are those of the code */
 class test_protocol_doc : public tl_test {
   protected:
     typedef std::vector<std::string> row;
@@ -90,9 +93,10 @@ class test_protocol_doc : public tl_test {
     }
 
     /* The table whose first row begins so, with that row */
-    static std::vector<row> table(const std::string &first)
+    static std::vector<row> table(const std::string &first,
+                                  const std::string &doc = protocol_md)
     {
-        std::ifstream file(WIMM_TOP_SRCDIR "/docs/protocol.md");
+        std::ifstream file(WIMM_TOP_SRCDIR "/" + doc);
         std::vector<row> result;
         std::string line, cell;
 
@@ -118,19 +122,26 @@ class test_protocol_doc : public tl_test {
 
     static bool has_text(const std::string &text)
     {
-        std::ifstream file(WIMM_TOP_SRCDIR "/docs/protocol.md");
+        std::ifstream file(std::string(WIMM_TOP_SRCDIR "/") + protocol_md);
         std::ostringstream all;
 
         all << file.rdbuf();
         return all.str().find(text) != std::string::npos;
     }
 
-    static std::string unquoted(const std::string &text)
+    /* What is between ` and ` */
+    static row quoted(const std::string &text)
     {
-        EXPECT_GT(text.size(), 2u);
-        EXPECT_EQ('`', text.front()) << text;
-        EXPECT_EQ('`', text.back()) << text;
-        return text.substr(1, text.size() - 2);
+        std::istringstream parts(text);
+        std::string part;
+        row result;
+
+        for (unsigned i = 0; std::getline(parts, part, '`'); ++i) {
+            if (i % 2) {
+                result.push_back(part);
+            }
+        }
+        return result;
     }
 
     /* The first number in a text */
@@ -217,17 +228,30 @@ TEST_F(test_protocol_doc, receive_queues)
 
 TEST_F(test_protocol_doc, defaults_of_keys)
 {
-    const std::vector<row> rows = table("| key |");
+    for (const char *doc : { protocol_md, "README.md" }) {
+        const std::vector<row> rows = table("| key |", doc);
 
-    for (size_t i = 1; i < rows.size(); ++i) {
-        ASSERT_EQ(rows[0].size(), rows[i].size());
-        const std::string key    = unquoted(rows[i][0]);
-        const std::string before = print(key);
+        for (size_t i = 1; i < rows.size(); ++i) {
+            ASSERT_EQ(rows[0].size(), rows[i].size());
+            const auto keys     = quoted(rows[i][0]);
+            const auto defaults = quoted(rows[i][1]);
 
-        /* Set, it is the same, however it is written */
-        scoped_env env(key, unquoted(rows[i][1]));
-        EXPECT_NE("", before) << "no key " << key;
-        EXPECT_EQ(before, print(key));
+            ASSERT_FALSE(keys.empty());
+            ASSERT_EQ(keys.size(), defaults.size()) << keys[0];
+            for (size_t k = 0; k < keys.size(); ++k) {
+                /* `UCX_WIMM_A_COUNT`, `_PERIOD` */
+                const std::string key =
+                        (keys[k][0] != '_') ?
+                                keys[k] :
+                                keys[0].substr(0, keys[0].rfind('_')) + keys[k];
+                const std::string before = print(key);
+
+                /* Set, it is the same, however it is written */
+                scoped_env env(key, defaults[k]);
+                EXPECT_NE("", before) << "no key " << key;
+                EXPECT_EQ(before, print(key));
+            }
+        }
     }
 }
 
