@@ -48,7 +48,7 @@ suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uc
 suite_limit=1200
 declare -A longer_limit=([conformance]=6000 [sanitizers]=2400)
 
-# Transport tests that do many times what others do, too, and take a fifth of the time
+# Transport tests that do many times what others do, too
 often_tests='*thousand*:*hundreds*:*often*'
 
 # ---------------------------------------------------------------- the suites

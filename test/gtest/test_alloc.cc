@@ -263,7 +263,10 @@ TEST_F(test_alloc, calls_that_allocate_nothing)
                       EXPECT_OK(notify(sender(), 0, i));
                   }
                   EXPECT_OK(uct_wimm_ep_imm_pending_add(sender().ep(), &req));
-                  progress_rounds(50);
+                  for (unsigned i = 0; (sink.count() < slots) && (i < 1000000);
+                       ++i) {
+                      progress_rounds(1);
+                  }
                   EXPECT_OK(uct_wimm_ep_slot_release(receiver().ep(), slots));
                   progress_rounds(50);
                   sink.pause();
@@ -396,8 +399,8 @@ TEST_F(test_alloc, arrival_without_a_handler)
         m_entities.clear();
         open_pair({ { "NUM_SLOTS", "500" },
                     { "RC_FC_ENABLE", "n" },
-                    { "RC_RETRY_COUNT", "1" },
-                    { "RC_TIMEOUT", "30ms" } });
+                    { "RC_RETRY_COUNT", "3" },
+                    { "RC_TIMEOUT", "50ms" } });
         entity::connect(sender(), 1, receiver(), 1);
         imm_sink sink(receiver(), false);
         std::vector<uint32_t> sent(num, 0), next(num, 0);

@@ -35,10 +35,12 @@ class test_ep_destroy : public imm_test {
 
 TEST_F(test_ep_destroy, thousand_cycles_leave_nothing)
 {
-    const unsigned cycles = 1000;
+    const unsigned cycles = 1000, max_dead = 200;
 
-    open();
-    open();
+    /* However fast it is, there are receives for those that are drained */
+    for (unsigned i = 0; i < 2; ++i) {
+        open({ { "QP_DRAIN_TIMEOUT", "20ms" }, { "IB_RX_QUEUE_LEN", "4096" } });
+    }
     imm_sink sink(receiver());
     mapped_buffer dst(64, receiver());
     const int num_qps = rc_state::device_num_qps();
@@ -63,7 +65,10 @@ TEST_F(test_ep_destroy, thousand_cycles_leave_nothing)
             receiver().destroy_ep(0);
             sender().destroy_ep(0);
         }
-        ASSERT_LT(rc_state::num_dead_qps(sender()), 300u);
+        ASSERT_TRUE(wait_for([&]() {
+            return (rc_state::num_dead_qps(sender()) < max_dead) &&
+                   (rc_state::num_dead_qps(receiver()) < max_dead);
+        }));
     }
     wait_drained();
     EXPECT_EQ(num_qps, rc_state::device_num_qps());
@@ -321,7 +326,7 @@ TEST_F(test_ep_destroy, drain_timeout_is_kept)
 
 TEST_F(test_ep_destroy, drain_timeout_leaves_no_completions_behind)
 {
-    const unsigned timeout_ms = 50;
+    const unsigned timeout_ms = 500;
 
     open_pair({ { "IB_RX_QUEUE_LEN", "4096" },
                 { "QP_DRAIN_TIMEOUT", std::to_string(timeout_ms) + "ms" },
@@ -334,7 +339,8 @@ TEST_F(test_ep_destroy, drain_timeout_leaves_no_completions_behind)
         ASSERT_OK(send_am(0));
     }
     sender().destroy_ep(0);
-    const ucs_time_t end = ucs_get_time() + ucs_time_from_msec(2 * timeout_ms);
+    const ucs_time_t end = ucs_get_time() +
+                           ucs_time_from_msec(timeout_ms + 100);
 
     /* A program that is busy with something else */
     while (ucs_get_time() < end) {
@@ -358,6 +364,11 @@ TEST_F(test_ep_destroy, drain_timeout_also_for_who_is_never_idle)
     const ucs_time_t begin = ucs_get_time();
 
     sender().set_am_handler(1, [](void *, size_t, unsigned) { return UCS_OK; });
+    if (!rc_state::is_soft_roce()) {
+        GTEST_SKIP() << "an acknowledgement does not tell that the message is in"
+                        " the completion queue";
+    }
+
     sender().destroy_ep(0);
     while (rc_state::num_dead_qps(sender()) > 0) {
         const double seconds = ucs_time_to_sec(ucs_get_time() - begin);

@@ -38,16 +38,15 @@ class test_fail_cycles : public imm_test {
     static const unsigned slots   = 8;
     static const unsigned num_eps = 5 * NUM_CAUSES; /* Fail in a round */
     static const unsigned other   = num_eps;        /* Does not fail */
-    static const unsigned cycles  = 1000;
-    static const size_t size      = 20000; /* Several packets */
+    static const size_t size      = 20000;          /* Several packets */
 
     void SetUp() override
     {
         const config_list config = { { "IB_RX_QUEUE_LEN", "512" },
                                      { "NUM_SLOTS", std::to_string(slots) },
                                      { "QP_DRAIN_TIMEOUT", "50ms" },
-                                     { "RC_RETRY_COUNT", "1" },
-                                     { "RC_TIMEOUT", "30ms" } };
+                                     { "RC_RETRY_COUNT", "3" },
+                                     { "RC_TIMEOUT", "50ms" } };
 
         imm_test::SetUp();
         if (IsSkipped()) {
@@ -265,6 +264,9 @@ class test_fail_cycles : public imm_test {
         m_refused.clear();
     }
 
+    /* The bytes of memory that were taken since a number of rounds */
+    void run(unsigned cycles, unsigned warmup, int64_t *taken_p);
+
     void check_completions(const std::vector<completion> &comps,
                            const std::vector<completion> &flush_comps)
     {
@@ -322,13 +324,12 @@ class test_fail_cycles : public imm_test {
 const unsigned test_fail_cycles::slots;
 const unsigned test_fail_cycles::num_eps;
 const unsigned test_fail_cycles::other;
-const unsigned test_fail_cycles::cycles;
 const size_t test_fail_cycles::size;
 
 
-TEST_F(test_fail_cycles, thousand_connections_that_fail)
+void test_fail_cycles::run(unsigned cycles, unsigned warmup, int64_t *taken_p)
 {
-    const unsigned rounds = cycles / num_eps, warmup = rounds / 5;
+    const unsigned rounds   = cycles / num_eps;
     const int num_qps       = rc_state::device_num_qps();
     int64_t start_allocated = 0;
 
@@ -370,8 +371,7 @@ TEST_F(test_fail_cycles, thousand_connections_that_fail)
         e->destroy_ep(other);
         check_tx_accounting(*e);
     }
-    EXPECT_LE(allocated(),
-              start_allocated + (16 * (cycles - warmup * num_eps)));
+    *taken_p = allocated() - start_allocated;
     EXPECT_EQ(cycles, counters(sender()).failed);
     EXPECT_EQ(num_qps, rc_state::device_num_qps());
     check_rx_accounting();
@@ -388,4 +388,20 @@ TEST_F(test_fail_cycles, thousand_connections_that_fail)
         ASSERT_OK(retry([&]() { return notify(sender(), 0, i); }));
     }
     ASSERT_TRUE(wait_for([&]() { return sink.count() == 500; }));
+}
+
+TEST_F(test_fail_cycles, each_of_eight_causes)
+{
+    int64_t taken;
+
+    run(5 * num_eps, 0, &taken);
+}
+
+TEST_F(test_fail_cycles, thousand_connections)
+{
+    const unsigned cycles = 1000, warmup = 5;
+    int64_t taken = 0;
+
+    run(cycles, warmup, &taken);
+    EXPECT_LE(taken, 16 * (cycles - (warmup * num_eps)));
 }

@@ -292,8 +292,8 @@ class test_kill : public imm_test {
         while ((i < comps.size()) && (comps[i]->status() == UCS_OK)) {
             ++i;
         }
-        ASSERT_LT(i, comps.size());
-        if (comps[i]->status() == UCS_ERR_ENDPOINT_TIMEOUT) {
+        if ((i < comps.size()) &&
+            (comps[i]->status() == UCS_ERR_ENDPOINT_TIMEOUT)) {
             ++i;
         }
         for (; i < comps.size(); ++i) {

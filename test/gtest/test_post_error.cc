@@ -50,7 +50,7 @@ class test_post_error : public imm_test {
     void open_pair_for_fault()
     {
         open_pair({ { "NUM_SLOTS", std::to_string(slots) },
-                    { "RC_RETRY_COUNT", "2" },
+                    { "RC_RETRY_COUNT", "3" },
                     { "RC_TIMEOUT", "50ms" } });
     }
 

@@ -42,7 +42,7 @@ class test_put_error : public imm_test {
         /* Memory is registered and deregistered when the test says so. The peer
          * sends nothing, no grant either, by which it could see the failure. */
         scoped_env env("UCX_IB_REG_METHODS", "direct");
-        const config_list quick = { { "RC_RETRY_COUNT", "2" },
+        const config_list quick = { { "RC_RETRY_COUNT", "3" },
                                     { "RC_TIMEOUT", "50ms" },
                                     { "RC_FC_ENABLE", "n" } };
         open(quick);

@@ -76,6 +76,19 @@ class test_stats : public imm_test {
         }));
     }
 
+    /* All control messages have arrived, also the answers to those. All else has
+     * arrived before. */
+    void settle()
+    {
+        ASSERT_TRUE(wait_for([&]() {
+            const uct_wimm_counters_t left  = counters(sender());
+            const uct_wimm_counters_t right = counters(receiver());
+
+            return (left.ctrl_received == right.ctrl_sent) &&
+                   (right.ctrl_received == left.ctrl_sent);
+        }));
+    }
+
     /* What the device was given */
     static void count_posted(const send_view &view,
                              uct_wimm_counters_t *counters)
@@ -236,9 +249,7 @@ TEST_F(test_stats, control_messages)
 
     send(count, &at_sender);
     ASSERT_TRUE(wait_for([&]() { return sink.count() == count; }));
-    flush(sender());
-    flush(receiver());
-    progress_rounds();
+    settle();
 
     count_posted(left, &at_sender);
     count_posted(right, &at_receiver);
@@ -322,11 +333,7 @@ TEST_F(test_stats, reclaims_count_as_control_messages)
     ASSERT_TRUE(wait_for(
             [&]() { return sink.count() == ((num_eps + 1) * count); }));
     EXPECT_LT(ep_attr(sender()).credits, credits);
-    for (unsigned i = 0; i < num_eps; ++i) {
-        flush(sender(), i);
-        flush(receiver(), i);
-    }
-    progress_rounds();
+    settle();
 
     count_posted(left, &at_sender);
     count_posted(right, &at_receiver);

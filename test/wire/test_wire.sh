@@ -33,7 +33,10 @@ guest() {
         pcap=/tmp/$mtu.pcap
         tcpdump -i veth0 -n -s 128 -B 32768 -U -w "$pcap" 2> "$1/$mtu.tcpdump" &
         tcpdump_pid=$!
-        tap_until 60 grep -q 'listening on' "$1/$mtu.tcpdump"
+        tap_until 60 grep -q 'listening on' "$1/$mtu.tcpdump" || {
+            echo "tcpdump does not start" > "$1/$mtu.status"
+            continue
+        }
         WIMM_TEST_DEVICE=rxe0 WIMM_TEST_PEER_DEVICE=rxe1 "$2" --gtest_filter='test_wire.*' \
             > "$1/$mtu.program" 2>&1
         status=$?

@@ -13,8 +13,9 @@
 
 
 /*
- * Makes one allocation of memory fail: the nth of those that wimm makes in the calls
- * that it runs, itself or through a function of UCX or of verbs that wimm has called.
+ * Makes one allocation of memory fail: the nth of those that wimm makes in the
+ * calls that it runs, itself or through a function of UCX or of verbs that wimm has
+ * called.
  * Those that tests make are not counted, and those in functions of UCX that do not
  * survive it (docs/testing.md).
  */
