@@ -120,13 +120,14 @@ typedef struct uct_wimm_iface_attr {
                               @ref uct_wimm_iface_attr_field */
 
     struct {
-        size_t max_short; /**< Most bytes of a short put (the device's inline
+        size_t max_short;  /**< Most bytes of a short put (the device's inline
                                 data, UCX_WIMM_TX_MIN_INLINE) */
-        size_t max_bcopy; /**< Most bytes of a bcopy put */
-        size_t max_zcopy; /**< Most bytes of a zcopy put (the device's
+        size_t max_bcopy;  /**< Most bytes of a bcopy put */
+        size_t max_zcopy;  /**< Most bytes of a zcopy put (the device's
                                 largest message) */
-        size_t max_iov; /**< Most entries of a zcopy put: what the device gives
-                                for UCX_WIMM_TX_MIN_SGE, at most 8 as in UCX */
+        size_t max_iov;    /**< Most entries of a zcopy put: what the device
+                                gives for UCX_WIMM_TX_MIN_SGE, at most 8 as in
+                                UCX */
         unsigned imm_bits; /**< Bits of the immediate */
     } cap;
 

@@ -350,14 +350,15 @@ static ucs_status_t uct_wimm_fc_send_next(uct_wimm_iface_t *iface,
     case UCT_WIMM_CTRL_RECLAIM:
         return uct_wimm_fc_post(iface, ep, op, iface->fc.target);
     case UCT_WIMM_CTRL_RETURN:
+        return uct_wimm_fc_send_return(iface, ep);
     case UCT_WIMM_CTRL_SLOTS:
     default:
-        return (op == UCT_WIMM_CTRL_RETURN) ?
-                       uct_wimm_fc_send_return(iface, ep) :
-                       uct_wimm_fc_send_slots(iface, ep);
+        return uct_wimm_fc_send_slots(iface, ep);
     }
 }
 
+/* Send what is queued on an endpoint, which stays on the list only if something
+ * other than a credit is missing */
 static void uct_wimm_fc_ep_progress(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
 {
     uct_wimm_ctrl_op_t op;
