@@ -155,17 +155,7 @@ TEST_F(test_fc, flush_with_window_used_up_needs_no_progress_of_the_peer)
     stall(there, back);
     EXPECT_EQ(0u, ep_attr(sender()).credits);
     for (unsigned i = 0; i < 3; ++i) {
-        completion comp;
-        ucs_status_t status;
-
-        do {
-            status = uct_ep_flush(sender().ep(), 0, &comp.uct);
-            sender().progress();
-        } while (status == UCS_ERR_NO_RESOURCE);
-        while ((status == UCS_INPROGRESS) && !comp.done()) {
-            sender().progress();
-        }
-        EXPECT_OK(comp.status());
+        wait_sent(sender());
     }
     exchange({ &there });
 }

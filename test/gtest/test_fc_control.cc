@@ -18,19 +18,8 @@ class test_fc_control : public fc_test {
     void post(enum ibv_wr_opcode opcode, uint32_t imm, const void *data = NULL,
               unsigned length = 0)
     {
-        struct ibv_send_wr wr;
-        struct ibv_sge sge;
-
-        memset(&wr, 0, sizeof(wr));
-        sge.addr      = reinterpret_cast<uintptr_t>(data);
-        sge.length    = length;
-        sge.lkey      = 0;
-        wr.opcode     = opcode;
-        wr.send_flags = IBV_SEND_INLINE;
-        wr.imm_data   = htonl(imm);
-        wr.sg_list    = &sge;
-        wr.num_sge    = (length > 0);
-        ASSERT_EQ(0, rc_state::raw_post(sender(), 0, &wr));
+        ASSERT_EQ(0,
+                  rc_state::raw_send(sender(), 0, opcode, imm, data, length));
     }
 
     static uint32_t ctrl(unsigned op, uint32_t amount)
@@ -55,10 +44,10 @@ class test_fc_control : public fc_test {
      * into */
     void wait_arrived()
     {
-        while (rc_state::sq_available(sender()) !=
-               rc_state::sq_length(sender())) {
-            sender().progress();
-        }
+        progress_one(sender(), [&]() {
+            return rc_state::sq_available(sender()) ==
+                   rc_state::sq_length(sender());
+        });
     }
 
     void expect_closed(const std::string &part = "unknown control message, 0 "

@@ -177,9 +177,7 @@ TEST_F(test_fc_credits, one_grant_until_the_peer_has_read_it)
     const unsigned first = f.post_all();
 
     EXPECT_EQ(wnd_size, first);
-    while (f.got() < first) {
-        receiver().progress(); /* And the sender does not */
-    }
+    progress_one(receiver(), [&]() { return f.got() >= first; });
     for (unsigned i = 0; i < 50; ++i) {
         receiver().progress();
     }
@@ -549,9 +547,7 @@ TEST_P(test_fc_deadlock, both_without_credits_have_slots_to_return)
      * used its own, and the sender does nothing. */
     EXPECT_OK(there.post(0));
     EXPECT_OK(back.post(0));
-    while (there.got() == 0) {
-        receiver().progress();
-    }
+    progress_one(receiver(), [&]() { return there.got() != 0; });
     for (unsigned i = 0; i < 200; ++i) {
         receiver().progress();
     }
@@ -560,9 +556,7 @@ TEST_P(test_fc_deadlock, both_without_credits_have_slots_to_return)
                 UCS_BIT(UCT_WIMM_CTRL_SLOTS));
 
     /* Now it is the other one's turn */
-    while (back.got() == 0) {
-        sender().progress();
-    }
+    progress_one(sender(), [&]() { return back.got() != 0; });
     exchange({ &there, &back }, count);
     EXPECT_EQ(0u, num_rnr());
 }

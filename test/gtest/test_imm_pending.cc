@@ -457,11 +457,8 @@ class test_imm_pending_failure : public test_imm_pending {
 
     void fail()
     {
-        struct ibv_send_wr wr = {};
-
-        wr.opcode   = IBV_WR_SEND_WITH_IMM;
-        wr.imm_data = htonl(0xf0000000);
-        ASSERT_EQ(0, rc_state::raw_post(receiver(), 0, &wr));
+        ASSERT_EQ(0, rc_state::raw_send(receiver(), 0, IBV_WR_SEND_WITH_IMM,
+                                        0xf0000000));
         ASSERT_TRUE(wait_for([&]() { return !sender().errors.empty(); }));
     }
 

@@ -48,21 +48,10 @@ class test_peer : public uct_test {
     }
 
     /* A message that the protocol does not have, on endpoint 0 */
-    void raw_send(unsigned opcode, const void *data, unsigned length)
+    void raw_send(enum ibv_wr_opcode opcode, const void *data, unsigned length)
     {
-        struct ibv_send_wr wr;
-        struct ibv_sge sge;
-
-        memset(&wr, 0, sizeof(wr));
-        sge.addr      = reinterpret_cast<uintptr_t>(data);
-        sge.length    = length;
-        sge.lkey      = 0;
-        wr.opcode     = static_cast<enum ibv_wr_opcode>(opcode);
-        wr.send_flags = IBV_SEND_INLINE;
-        wr.imm_data   = htonl(0x77);
-        wr.sg_list    = &sge;
-        wr.num_sge    = (length > 0);
-        ASSERT_EQ(0, rc_state::raw_post(sender(), 0, &wr));
+        ASSERT_EQ(0,
+                  rc_state::raw_send(sender(), 0, opcode, 0x77, data, length));
     }
 };
 

@@ -39,16 +39,12 @@ TEST_F(test_put_imm, all_bits_of_imm)
 
 TEST_F(test_put_imm, imm_is_big_endian_on_the_wire)
 {
-    struct ibv_send_wr wr;
-
     /* What any other program sends by the rules of the verbs */
     open_pair();
     imm_sink sink(receiver());
 
-    memset(&wr, 0, sizeof(wr));
-    wr.opcode   = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr.imm_data = htonl(0x01020304);
-    ASSERT_EQ(0, rc_state::raw_post(sender(), 0, &wr));
+    ASSERT_EQ(0, rc_state::raw_send(sender(), 0, IBV_WR_RDMA_WRITE_WITH_IMM,
+                                    0x01020304));
 
     ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
     EXPECT_EQ(0x01020304u, sink.got[0].imm);

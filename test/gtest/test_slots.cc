@@ -341,17 +341,14 @@ TEST_F(test_slots, handler_destroys_the_endpoint_while_all_wait)
 
 TEST_F(test_slots, release_on_a_failed_endpoint)
 {
-    struct ibv_send_wr wr = {};
-
     open_pair_with_slots();
     imm_sink sink(receiver());
 
     sink.result = UCS_INPROGRESS;
     send(sink, slots);
     expect_error("unknown control message");
-    wr.opcode   = IBV_WR_SEND_WITH_IMM;
-    wr.imm_data = htonl(0xf0000000);
-    ASSERT_EQ(0, rc_state::raw_post(sender(), 0, &wr));
+    ASSERT_EQ(0, rc_state::raw_send(sender(), 0, IBV_WR_SEND_WITH_IMM,
+                                    0xf0000000));
     ASSERT_TRUE(wait_for([&]() { return !receiver().errors.empty(); }));
 
     EXPECT_OK(uct_wimm_ep_slot_release(receiver().ep(), slots - 1));

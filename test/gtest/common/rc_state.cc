@@ -213,6 +213,25 @@ int rc_state::raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr)
     return ret;
 }
 
+int rc_state::raw_send(const entity &e, unsigned index,
+                       enum ibv_wr_opcode opcode, uint32_t imm,
+                       const void *data, unsigned length)
+{
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+
+    memset(&wr, 0, sizeof(wr));
+    sge.addr      = reinterpret_cast<uintptr_t>(data);
+    sge.length    = length;
+    sge.lkey      = 0;
+    wr.opcode     = opcode;
+    wr.send_flags = (length > 0) ? IBV_SEND_INLINE : 0;
+    wr.imm_data   = htonl(imm);
+    wr.sg_list    = &sge;
+    wr.num_sge    = (length > 0);
+    return raw_post(e, index, &wr);
+}
+
 
 const int verbs_fault::EMPTY;
 std::map<const struct ibv_context *, verbs_fault *> verbs_fault::m_faults;

@@ -80,6 +80,10 @@ uint64_t device_num_rnr();
  * keep its books. @return What ibv_post_send() returned. */
 int raw_post(const entity &e, unsigned index, struct ibv_send_wr *wr);
 
+/* The same with a message of a few bytes, or of none */
+int raw_send(const entity &e, unsigned index, enum ibv_wr_opcode opcode,
+             uint32_t imm, const void *data = NULL, unsigned length = 0);
+
 } // namespace rc_state
 
 

@@ -185,6 +185,7 @@ void uct_test::wait_sent(entity &e, unsigned index)
     });
     progress_one(e,
                  [&]() { return (status != UCS_INPROGRESS) || comp.done(); });
+    EXPECT_OK((status == UCS_INPROGRESS) ? comp.status() : status);
 }
 
 void uct_test::flush(entity &e, unsigned index)

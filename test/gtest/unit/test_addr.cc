@@ -92,6 +92,16 @@ class test_ep_addr : public test_base {
         return addr;
     }
 
+    static void check_round_trip(unsigned credits, unsigned num_slots)
+    {
+        const uct_wimm_ep_addr_t addr = pack(credits, num_slots);
+        unsigned got_credits = 99999, got_slots = 99999;
+
+        ASSERT_TRUE(uct_wimm_ep_addr_unpack(&addr, &got_credits, &got_slots));
+        ASSERT_EQ(credits, got_credits);
+        ASSERT_EQ(num_slots, got_slots);
+    }
+
     static bool is_valid(const uct_wimm_ep_addr_t &addr)
     {
         unsigned credits, num_slots;
@@ -133,13 +143,7 @@ TEST_F(test_ep_addr, all_credits_round_trip)
 {
     for (unsigned num_slots : { 1, UCT_WIMM_MAX_SLOTS }) {
         for (unsigned credits = 0; credits <= UCT_WIMM_MAX_CREDITS; ++credits) {
-            const uct_wimm_ep_addr_t addr = pack(credits, num_slots);
-            unsigned got_credits = 99999, got_slots = 99999;
-
-            ASSERT_TRUE(
-                    uct_wimm_ep_addr_unpack(&addr, &got_credits, &got_slots));
-            ASSERT_EQ(credits, got_credits);
-            ASSERT_EQ(num_slots, got_slots);
+            ASSERT_NO_FATAL_FAILURE(check_round_trip(credits, num_slots));
         }
     }
 }
@@ -149,13 +153,7 @@ TEST_F(test_ep_addr, all_slots_round_trip)
     for (unsigned credits : { 0, 1, UCT_WIMM_MAX_CREDITS }) {
         for (unsigned num_slots = 1; num_slots <= UCT_WIMM_MAX_SLOTS;
              ++num_slots) {
-            const uct_wimm_ep_addr_t addr = pack(credits, num_slots);
-            unsigned got_credits = 99999, got_slots = 99999;
-
-            ASSERT_TRUE(
-                    uct_wimm_ep_addr_unpack(&addr, &got_credits, &got_slots));
-            ASSERT_EQ(credits, got_credits);
-            ASSERT_EQ(num_slots, got_slots);
+            ASSERT_NO_FATAL_FAILURE(check_round_trip(credits, num_slots));
         }
     }
 }
