@@ -484,7 +484,7 @@ TEST_P(test_fc_unknown, closes_the_connection_without_flow_control)
 }
 
 INSTANTIATE_TEST_SUITE_P(operations, test_fc_unknown,
-                         ::testing::Values(0, UCT_WIMM_CTRL_SLOTS + 1, 15));
+                         ::testing::Values(0, UCT_WIMM_CTRL_LENGTH + 1, 15));
 
 
 /* Those that are */
@@ -498,7 +498,7 @@ TEST_P(test_fc_known, with_data)
 
     open_sides(num_eps);
     fc_state::set_reclaiming(receiver());
-    expect_closed("control message with data, 1 bytes");
+    expect_closed("control message of a wrong length, 1 bytes");
     post(IBV_WR_SEND_WITH_IMM, ctrl(GetParam(), 1), data, sizeof(data));
     check_closed();
 }
@@ -543,6 +543,37 @@ INSTANTIATE_TEST_SUITE_P(operations, test_fc_known,
                          ::testing::Range<unsigned>(UCT_WIMM_CTRL_GRANT,
                                                     UCT_WIMM_CTRL_SLOTS + 1));
 
+
+/* Lengths that are announced, as they should not be */
+TEST_F(test_fc_control, length_without_data)
+{
+    open_sides(num_eps);
+    expect_closed("control message of a wrong length, 0 bytes");
+    post_ctrl(UCT_WIMM_CTRL_LENGTH, 0);
+    check_closed();
+}
+
+TEST_F(test_fc_control, length_with_an_amount)
+{
+    const uint64_t data = htobe64(1);
+
+    open_sides(num_eps);
+    expect_closed("unknown control message, 8 bytes");
+    post(IBV_WR_SEND_WITH_IMM, ctrl(UCT_WIMM_CTRL_LENGTH, 1), &data,
+         sizeof(data));
+    check_closed();
+}
+
+TEST_F(test_fc_control, length_of_0)
+{
+    const uint64_t data = 0;
+
+    open_sides(num_eps);
+    expect_closed("unknown control message, 8 bytes");
+    post(IBV_WR_SEND_WITH_IMM, ctrl(UCT_WIMM_CTRL_LENGTH, 0), &data,
+         sizeof(data));
+    check_closed();
+}
 
 TEST_F(test_fc_control, request_bits_of_ucx_without_flow_control)
 {

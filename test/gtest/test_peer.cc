@@ -216,7 +216,7 @@ TEST_F(test_peer, send_with_immediate_fails_the_endpoint)
     entity::connect(sender(), 1, receiver(), 1);
     const uint8_t data[8] = { 9 };
 
-    expect_error("control message with data, 8 bytes");
+    expect_error("control message of a wrong length, 8 bytes");
     raw_send(IBV_WR_SEND_WITH_IMM, data, sizeof(data));
     wait_failed(receiver(), receiver().ep());
     EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, receiver().errors[0].status);

@@ -68,10 +68,12 @@ BEGIN_C_DECLS
  * @param [in] imm     The immediate value as the sender gave it, in host order.
  * @param [in] length  Number of bytes that the put wrote; may be 0.
  *
- * @return UCS_OK          The notification is consumed: its slot is free. So it
- *                         is with any other value but the next.
+ * @return UCS_OK          The notification is consumed: its slot is free.
  * @return UCS_INPROGRESS  The notification keeps its slot until
  *                         @ref uct_wimm_ep_slot_release.
+ * @return An error        The notification is lost, for want of memory for instance:
+ *                         the endpoint fails with this status, and nothing is
+ *                         delivered for it any more.
  */
 typedef ucs_status_t (*uct_wimm_imm_handler_t)(void *arg, uct_ep_h ep,
                                                uint32_t imm, size_t length);
@@ -97,6 +99,27 @@ typedef struct uct_wimm_counters {
     uint64_t ctrl_received; /**< All control messages received */
     uint64_t failed;        /**< Endpoints that failed: 0 or 1 of an endpoint */
 } uct_wimm_counters_t;
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief What a user of an endpoint wants to be told about it.
+ *
+ * Part of a structure of the user, of which there is one for the endpoint. Set by @ref
+ * uct_wimm_ep_set_user. Both functions are called by the thread that makes the call
+ * that they tell about.
+ */
+typedef struct uct_wimm_ep_user uct_wimm_ep_user_t;
+struct uct_wimm_ep_user {
+    /** @ref uct_ep_pending_purge is called on the endpoint with this callback and
+     *  argument. Nothing was purged yet. */
+    void (*purged)(uct_wimm_ep_user_t *self, uct_pending_purge_callback_t cb,
+                   void *arg);
+
+    /** The endpoint is destroyed: nothing will be delivered for it any more. It must
+     *  not be used, and @a self will not be used any more. */
+    void (*destroyed)(uct_wimm_ep_user_t *self);
+};
 
 
 /**
@@ -357,6 +380,30 @@ UCT_WIMM_API ucs_status_t uct_wimm_ep_notify(uct_ep_h ep, uint32_t imm);
 
 /**
  * @ingroup UCT_WIMM
+ * @brief Announce the length of a put in several messages.
+ *
+ * For what does not fit in one message, or in the entries of one: this call, then
+ * plain puts of all parts but the last (@ref uct_ep_put_zcopy), then a notified put
+ * of the last part, whose notification has the announced length. One message, which
+ * takes a receive credit of the peer as a notified put does, and the conditions of
+ * one; the notified put may have to wait for a slot or a credit all the same.
+ *
+ * Between this call and the notified put nothing else may be notified on the
+ * endpoint. A pending callback that gets UCS_ERR_NO_RESOURCE on the way returns it,
+ * or UCS_INPROGRESS, and goes on when it is called again: nobody comes in between.
+ * If the connection fails first, nothing is delivered.
+ *
+ * @param [in] ep      Connected endpoint of the transport "wimm".
+ * @param [in] length  Bytes of all parts, at least those of the last.
+ *
+ * @return As @ref uct_wimm_ep_put_imm_short, also UCS_ERR_INVALID_PARAM if
+ *         @a length is 0.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_ep_announce(uct_ep_h ep, uint64_t length);
+
+
+/**
+ * @ingroup UCT_WIMM
  * @brief Queue a request for a notified put that got UCS_ERR_NO_RESOURCE.
  *
  * As @ref uct_ep_pending_add, for requests that may lack a slot of the peer. The
@@ -388,6 +435,34 @@ UCT_WIMM_API ucs_status_t uct_wimm_ep_notify(uct_ep_h ep, uint32_t imm);
  */
 UCT_WIMM_API ucs_status_t uct_wimm_ep_imm_pending_add(uct_ep_h ep,
                                                       uct_pending_req_t *req);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Set or remove the user of an endpoint.
+ *
+ * There is at most one. For libraries that keep something for each endpoint.
+ *
+ * @param [in] ep    Endpoint of the transport "wimm".
+ * @param [in] user  Stays in place until it is removed, or its function destroyed is
+ *                   called; or NULL to remove the present one, which is not called.
+ *
+ * @return UCS_OK, or UCS_ERR_INVALID_PARAM if @a ep is of another transport.
+ */
+UCT_WIMM_API ucs_status_t uct_wimm_ep_set_user(uct_ep_h ep,
+                                               uct_wimm_ep_user_t *user);
+
+
+/**
+ * @ingroup UCT_WIMM
+ * @brief Get the user of an endpoint.
+ *
+ * @param [in] ep  Endpoint of the transport "wimm".
+ *
+ * @return As set by @ref uct_wimm_ep_set_user; NULL if there is none, or @a ep is of
+ *         another transport.
+ */
+UCT_WIMM_API uct_wimm_ep_user_t *uct_wimm_ep_get_user(uct_ep_h ep);
 
 
 /**

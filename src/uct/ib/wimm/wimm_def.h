@@ -110,8 +110,8 @@ static inline int uct_wimm_ep_addr_unpack(const uct_wimm_ep_addr_t *addr,
 }
 
 
-/* Control message: an empty SEND with immediate, which has the operation in its
- * upper 4 bits and an amount in the others */
+/* Control message: a SEND with immediate, which has the operation in its upper 4
+ * bits and an amount in the others. It is empty, but for UCT_WIMM_CTRL_LENGTH. */
 #define UCT_WIMM_CTRL_OP_SHIFT    28
 #define UCT_WIMM_CTRL_AMOUNT_MASK UCS_MASK(UCT_WIMM_CTRL_OP_SHIFT)
 
@@ -126,7 +126,11 @@ typedef enum {
     UCT_WIMM_CTRL_RETURN = 3,
 
     /* So many notifications were consumed. Takes a receive credit. */
-    UCT_WIMM_CTRL_SLOTS = 4
+    UCT_WIMM_CTRL_SLOTS = 4,
+
+    /* The next notification is of a put in several messages. The length of all is
+     * in the data: 8 bytes, big-endian; the amount is 0. Takes a receive credit. */
+    UCT_WIMM_CTRL_LENGTH = 5
 } uct_wimm_ctrl_op_t;
 
 #endif

@@ -56,6 +56,8 @@ UCS_CLASS_INIT_FUNC(uct_wimm_ep_t, const uct_ep_params_t *params)
     self->rx_slots     = 0;
     self->rx_held      = 0;
     self->rx_return    = 0;
+    self->rx_length    = 0;
+    self->user         = NULL;
     memset(&self->counters, 0, sizeof(self->counters));
     uct_wimm_ep_pending_init(self);
     uct_wimm_fc_ep_init(iface, self);
@@ -85,6 +87,10 @@ static UCS_CLASS_CLEANUP_FUNC(uct_wimm_ep_t)
     uct_wimm_ep_pending_cleanup(iface, self);
     uct_rc_txqp_purge_outstanding(&iface->super.super, &self->super.super.txqp,
                                   UCS_ERR_CANCELED, self->super.txcnt.pi, 1);
+    if (self->user != NULL) {
+        self->user->destroyed(self->user);
+    }
+
     uct_wimm_qp_retire(self->dead_qp, self);
 }
 
@@ -288,4 +294,22 @@ ucs_status_t UCS_F_NOINLINE uct_wimm_ep_post_failed(uct_wimm_ep_t *ep, int ret)
               strerror(ret));
     uct_wimm_ep_fail_later(ep, UCS_ERR_IO_ERROR);
     return UCS_ERR_IO_ERROR;
+}
+
+ucs_status_t uct_wimm_ep_set_user(uct_ep_h tl_ep, uct_wimm_ep_user_t *user)
+{
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+
+    ucs_derived_of(tl_ep, uct_wimm_ep_t)->user = user;
+    return UCS_OK;
+}
+
+uct_wimm_ep_user_t *uct_wimm_ep_get_user(uct_ep_h tl_ep)
+{
+    if (!uct_wimm_iface_is(tl_ep->iface)) {
+        return NULL;
+    }
+
+    return ucs_derived_of(tl_ep, uct_wimm_ep_t)->user;
 }

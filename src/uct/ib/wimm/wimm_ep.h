@@ -48,10 +48,12 @@ struct uct_wimm_ep {
     uint16_t rx_slots;  /* Slots in use: held, waiting, or to be returned */
     uint16_t rx_held;   /* By the handler */
     uint16_t rx_return; /* Consumed, to be returned */
+    uint64_t rx_length; /* Of the next put, if it is in several messages */
     int16_t rx_initial; /* The first grant, in the endpoint's address */
     int16_t tx_return;  /* Credits to give back, beyond that of the message */
 
     uct_wimm_counters_t counters;
+    uct_wimm_ep_user_t *user;  /* Who is told what happens to it, or NULL */
     uct_pending_req_t imm_req; /* Stands for imm_pending in UCT's group */
     ucs_list_link_t ctrl_list;
     ucs_list_link_t fail_list; /* On the interface's failed_eps */

@@ -9,11 +9,14 @@
 #endif
 
 #include "wimm_fc.h"
+#include "wimm_imm.h"
 #include "wimm_pending.h"
 
 #include <ucs/debug/log.h>
 #include <ucs/sys/math.h>
 #include <arpa/inet.h>
+#include <endian.h>
+#include <string.h>
 
 
 /* Receives that may have been taken, and are not posted again yet */
@@ -478,12 +481,13 @@ static ucs_status_t uct_wimm_fc_handle_slots(uct_wimm_iface_t *iface,
 }
 
 void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                             const struct ibv_wc *wc)
+                             const struct ibv_wc *wc, const void *data)
 {
     uint32_t imm          = ntohl(wc->imm_data);
     uct_wimm_ctrl_op_t op = imm >> UCT_WIMM_CTRL_OP_SHIFT;
     unsigned amount       = imm & UCT_WIMM_CTRL_AMOUNT_MASK;
     ucs_status_t status   = UCS_ERR_INVALID_PARAM;
+    uint64_t length;
 
     if ((ep == NULL) || !uct_wimm_ep_is_usable(ep)) {
         return;
@@ -492,8 +496,8 @@ void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
     ucs_trace_data("ep %p: got control message %d amount %u", ep, op, amount);
     ++ep->counters.ctrl_received;
 
-    if (wc->byte_len != 0) {
-        uct_wimm_iface_protocol_error(ep, wc, "control message with data");
+    if (wc->byte_len != ((op == UCT_WIMM_CTRL_LENGTH) ? sizeof(length) : 0)) {
+        uct_wimm_iface_protocol_error(ep, wc, "control message of a wrong length");
         return;
     }
 
@@ -502,6 +506,14 @@ void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
             return;
         }
         status = uct_wimm_fc_handle_slots(iface, ep, amount);
+    } else if (op == UCT_WIMM_CTRL_LENGTH) {
+        if (!uct_wimm_fc_received(iface, ep, wc)) {
+            return;
+        }
+        memcpy(&length, data, sizeof(length));
+        if (amount == 0) {
+            status = uct_wimm_imm_handle_length(ep, be64toh(length));
+        }
     } else if (ep->flags & UCT_WIMM_EP_FLAG_FC) {
         switch (op) {
         case UCT_WIMM_CTRL_GRANT:

@@ -66,9 +66,9 @@ void uct_wimm_fc_schedule(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
  * comes. */
 void uct_wimm_fc_progress(uct_wimm_iface_t *iface);
 
-/* An arriving control message; @a ep is NULL if it is gone */
+/* An arriving control message with its data; @a ep is NULL if it is gone */
 void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                             const struct ibv_wc *wc);
+                             const struct ibv_wc *wc, const void *data);
 
 /* Request bits of UCX's own scheme in an active message. Our senders never set
  * them, unless their thresholds were changed behind our back. */

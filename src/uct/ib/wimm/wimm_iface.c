@@ -234,6 +234,18 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_handle_am(
                                  wc->byte_len, wc->imm_data, wc->slid);
 }
 
+static UCS_F_NOINLINE void uct_wimm_iface_handle_ctrl(uct_wimm_iface_t *iface,
+                                                      uct_wimm_ep_t *ep,
+                                                      const struct ibv_wc *wc)
+{
+    const void *data = uct_ib_iface_recv_desc_hdr(&iface->super.super.super,
+                                                  uct_wimm_iface_wc_desc(wc));
+
+    VALGRIND_MAKE_MEM_DEFINED(data, wc->byte_len);
+    uct_wimm_fc_handle_ctrl(iface, ep, wc, data);
+    ucs_mpool_put_inline(uct_wimm_iface_wc_desc(wc));
+}
+
 /* Control messages go before anything that is queued: they keep peers going */
 static UCS_F_ALWAYS_INLINE void uct_wimm_iface_ctrl_progress(
         uct_wimm_iface_t *iface)
@@ -279,8 +291,7 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
             ucs_mpool_put_inline(uct_wimm_iface_wc_desc(&wc[i]));
             uct_wimm_imm_received(iface, ep, &wc[i]);
         } else if (ucs_unlikely(wc[i].wc_flags & IBV_WC_WITH_IMM)) {
-            ucs_mpool_put_inline(uct_wimm_iface_wc_desc(&wc[i]));
-            uct_wimm_fc_handle_ctrl(iface, ep, &wc[i]);
+            uct_wimm_iface_handle_ctrl(iface, ep, &wc[i]);
         } else {
             uct_wimm_iface_handle_am(iface, ep, &wc[i]);
         }
@@ -366,6 +377,7 @@ static unsigned uct_wimm_iface_progress(void *arg)
 
     if (ucs_unlikely(iface->deferred != 0)) {
         count += uct_wimm_ep_progress_failed(iface);
+        count += uct_wimm_pending_progress_cancels(iface, rx_count);
         count += uct_wimm_qp_progress(iface, rx_count == 0, tx_empty);
     }
 

@@ -85,6 +85,7 @@ typedef struct uct_wimm_iface {
         uint16_t pi;       /* What was posted there when it was called */
         uint8_t is_imm;    /* It is from the list of immediates */
         uint8_t refused;   /* It had everything but a slot */
+        ucs_queue_head_t cancels; /* Canceling flushes of all endpoints */
         ucs_mpool_t flush_mp;
     } dispatch;
 
@@ -96,7 +97,7 @@ typedef struct uct_wimm_iface {
     } found;
 
     /* Number of things that progress has to look at outside of the short path:
-     * queue pairs being destroyed, and endpoints to fail */
+     * queue pairs being destroyed, endpoints to fail, and canceling flushes */
     unsigned deferred;
     ucs_list_link_t failed_eps;
 

@@ -17,8 +17,8 @@
 /* A notification that waits for a handler */
 typedef struct uct_wimm_imm_elem {
     ucs_queue_elem_t queue;
+    size_t length;
     uint32_t imm;
-    uint32_t length;
     uint32_t qp_num;
 } uct_wimm_imm_elem_t;
 
@@ -66,8 +66,17 @@ void uct_wimm_imm_purge(uct_wimm_iface_t *iface, uint32_t qp_num)
     }
 }
 
+void uct_wimm_imm_lost(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
+                       ucs_status_t status)
+{
+    /* All slots are in use now, and an endpoint that has failed returns none */
+    ep->rx_slots = iface->config.num_slots;
+    uct_wimm_imm_purge(iface, ep->super.qp->qp_num);
+    uct_wimm_ep_fail_later(ep, status);
+}
+
 void uct_wimm_imm_wait(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                       const struct ibv_wc *wc)
+                       const struct ibv_wc *wc, size_t length)
 {
     uct_wimm_imm_elem_t *elem = ucs_mpool_get_inline(&iface->imm.mp);
 
@@ -75,16 +84,12 @@ void uct_wimm_imm_wait(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
         ucs_error("qp 0x%x: no memory to keep a notification until there is a"
                   " handler; closing the connection",
                   wc->qp_num);
-
-        /* No later one may be delivered without it. All slots are in use now, and
-         * an endpoint that has failed returns none. */
-        ep->rx_slots = iface->config.num_slots;
-        uct_wimm_ep_fail_later(ep, UCS_ERR_NO_MEMORY);
+        uct_wimm_imm_lost(iface, ep, UCS_ERR_NO_MEMORY);
         return;
     }
 
     elem->imm    = ntohl(wc->imm_data);
-    elem->length = wc->byte_len;
+    elem->length = length;
     elem->qp_num = wc->qp_num;
     ucs_queue_push(&iface->imm.waiting, &elem->queue);
     uct_wimm_imm_return_slots(iface, ep);
@@ -106,6 +111,31 @@ unsigned uct_wimm_imm_progress(uct_wimm_iface_t *iface)
     }
 
     return count;
+}
+
+size_t uct_wimm_imm_announced(uct_wimm_ep_t *ep, const struct ibv_wc *wc)
+{
+    uint64_t length = ep->rx_length;
+
+    ep->rx_length = 0;
+    if (length < wc->byte_len) {
+        uct_wimm_iface_protocol_error(
+                ep, wc, "notification of more than was announced");
+        uct_wimm_imm_lost(uct_wimm_ep_iface(ep), ep, UCS_ERR_CONNECTION_RESET);
+        return 0;
+    }
+
+    return length;
+}
+
+ucs_status_t uct_wimm_imm_handle_length(uct_wimm_ep_t *ep, uint64_t length)
+{
+    if ((length == 0) || (length > SIZE_MAX) || (ep->rx_length != 0)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    ep->rx_length = length;
+    return UCS_OK;
 }
 
 void uct_wimm_imm_overrun(uct_wimm_ep_t *ep, const struct ibv_wc *wc)

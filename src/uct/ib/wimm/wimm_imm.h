@@ -39,7 +39,19 @@ unsigned uct_wimm_imm_progress(uct_wimm_iface_t *iface);
 
 /* Keep a notification until there is a handler */
 void uct_wimm_imm_wait(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                       const struct ibv_wc *wc);
+                       const struct ibv_wc *wc, size_t length);
+
+/* A notification is lost: no later one may be delivered, and the connection fails */
+void uct_wimm_imm_lost(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
+                       ucs_status_t status);
+
+/* The length of the put that ends with this message, whose length was announced.
+ * @return 0 if it is longer than that: the connection is closed. */
+size_t uct_wimm_imm_announced(uct_wimm_ep_t *ep, const struct ibv_wc *wc);
+
+/* The peer announces a put of several messages. @return UCS_OK, or an error if it
+ * is none. */
+ucs_status_t uct_wimm_imm_handle_length(uct_wimm_ep_t *ep, uint64_t length);
 
 void uct_wimm_imm_overrun(uct_wimm_ep_t *ep, const struct ibv_wc *wc);
 
@@ -60,11 +72,11 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_imm_deliver(uct_wimm_iface_t *iface,
                                                      uct_wimm_ep_t *ep,
                                                      uint32_t qp_num,
                                                      uint32_t imm,
-                                                     uint32_t length)
+                                                     size_t length)
 {
     ucs_status_t status;
 
-    ucs_trace_data("ep %p: notification 0x%x, %u bytes", ep, imm, length);
+    ucs_trace_data("ep %p: notification 0x%x, %zu bytes", ep, imm, length);
     ++ep->counters.delivered;
     ++ep->rx_held;
     status = iface->imm.cb(iface->imm.arg, &ep->super.super.super.super, imm,
@@ -73,6 +85,11 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_imm_deliver(uct_wimm_iface_t *iface,
     /* The handler may have destroyed the endpoint. Its queue pair is still
      * there, so no other endpoint has that number yet. */
     if (ucs_unlikely(uct_wimm_ep_lookup(iface, qp_num) != ep)) {
+        return;
+    }
+
+    if (ucs_unlikely(UCS_STATUS_IS_ERR(status))) {
+        uct_wimm_imm_lost(iface, ep, status);
         return;
     }
 
@@ -91,6 +108,8 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_imm_received(uct_wimm_iface_t *iface,
                                                       uct_wimm_ep_t *ep,
                                                       const struct ibv_wc *wc)
 {
+    size_t length = wc->byte_len;
+
     if (ucs_unlikely(ep == NULL)) {
         /* Without its endpoint nobody could tell what it belongs to */
         ucs_debug("qp 0x%x: dropped a notification for a destroyed endpoint",
@@ -107,12 +126,19 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_imm_received(uct_wimm_iface_t *iface,
         return;
     }
 
+    if (ucs_unlikely(ep->rx_length != 0)) {
+        length = uct_wimm_imm_announced(ep, wc);
+        if (length == 0) {
+            return;
+        }
+    }
+
     ++ep->rx_slots;
     if (ucs_unlikely(uct_wimm_imm_waits(iface))) {
-        uct_wimm_imm_wait(iface, ep, wc);
+        uct_wimm_imm_wait(iface, ep, wc, length);
     } else {
         uct_wimm_imm_deliver(iface, ep, wc->qp_num, ntohl(wc->imm_data),
-                             wc->byte_len);
+                             length);
     }
 }
 

@@ -14,11 +14,13 @@
 #include <ucs/debug/log.h>
 
 
-/* A flush that waits in the list of immediates, for those ahead of it */
+/* A flush that waits in the list of immediates, for those ahead of it; or a canceling
+ * one, until what had arrived was dispatched */
 typedef struct uct_wimm_flush_req {
     uct_pending_req_t super;
     uct_wimm_ep_t *ep;
     uct_completion_t *comp;
+    unsigned rx_left; /* Receive completions that may have been there before it */
 } uct_wimm_flush_req_t;
 
 
@@ -40,6 +42,7 @@ ucs_status_t uct_wimm_pending_init(uct_wimm_iface_t *iface)
     iface->dispatch.pi      = 0;
     iface->dispatch.is_imm  = 0;
     iface->dispatch.refused = 0;
+    ucs_queue_head_init(&iface->dispatch.cancels);
     return ucs_mpool_init(&iface->dispatch.flush_mp, 0,
                           sizeof(uct_wimm_flush_req_t), 0, sizeof(void *), 64,
                           UINT_MAX, &uct_wimm_flush_mpool_ops, "wimm_flush");
@@ -383,13 +386,137 @@ static ucs_status_t uct_wimm_ep_flush_wait(uct_wimm_iface_t *iface,
     return UCS_INPROGRESS;
 }
 
+static int uct_wimm_ep_is_canceling(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+{
+    uct_pending_req_priv_queue_t *priv;
+    uct_wimm_flush_req_t *req;
+
+    ucs_queue_for_each(priv, &iface->dispatch.cancels, queue_elem) {
+        req = ucs_container_of(priv, uct_wimm_flush_req_t, super.priv);
+        if (req->ep == ep) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+/* The user is going to destroy the endpoint: before, it gets what had arrived */
+static ucs_status_t uct_wimm_ep_flush_cancel(uct_wimm_iface_t *iface,
+                                             uct_wimm_ep_t *ep, unsigned flags,
+                                             uct_completion_t *comp)
+{
+    uct_wimm_flush_req_t *req;
+    ucs_status_t status;
+
+    if ((comp == NULL) ||
+        ((ep->super.super.flags & UCT_RC_EP_FLAG_FLUSH_CANCEL) &&
+         !uct_wimm_ep_is_canceling(iface, ep))) {
+        return uct_wimm_ep_do_flush(iface, ep, flags, comp);
+    }
+
+    req = ucs_mpool_get_inline(&iface->dispatch.flush_mp);
+    if (req == NULL) {
+        return uct_wimm_ep_do_flush(iface, ep, flags, comp);
+    }
+
+    status = uct_wimm_ep_do_flush(iface, ep, flags, NULL);
+    if ((status != UCS_OK) && (status != UCS_INPROGRESS)) {
+        ucs_mpool_put_inline(req);
+        return status;
+    }
+
+    req->ep      = ep;
+    req->comp    = comp;
+    req->rx_left = iface->fc.srq_len;
+    uct_pending_req_queue_push(&iface->dispatch.cancels, &req->super);
+    ++iface->deferred;
+    return UCS_INPROGRESS;
+}
+
+unsigned uct_wimm_pending_progress_cancels(uct_wimm_iface_t *iface,
+                                           unsigned rx_count)
+{
+    unsigned count = 0;
+    ucs_queue_head_t list;
+    uct_pending_req_priv_queue_t *priv;
+    uct_wimm_flush_req_t *req;
+    uct_completion_t *comp;
+    ucs_status_t status;
+
+    ucs_queue_head_init(&list);
+    ucs_queue_splice(&list, &iface->dispatch.cancels);
+    while (!ucs_queue_is_empty(&list)) {
+        priv = ucs_queue_pull_elem_non_empty(&list,
+                                             uct_pending_req_priv_queue_t,
+                                             queue_elem);
+        req  = ucs_container_of(priv, uct_wimm_flush_req_t, super.priv);
+        req->rx_left -= ucs_min(req->rx_left, rx_count);
+        status = UCS_ERR_NO_RESOURCE;
+        if ((rx_count == 0) || (req->rx_left == 0)) {
+            status = uct_wimm_ep_do_flush(iface, req->ep, UCT_FLUSH_FLAG_CANCEL,
+                                          req->comp);
+        }
+
+        if (status == UCS_ERR_NO_RESOURCE) {
+            uct_pending_req_queue_push(&iface->dispatch.cancels, &req->super);
+            continue;
+        }
+
+        comp = req->comp;
+        ucs_mpool_put_inline(req);
+        --iface->deferred;
+        ++count;
+        if (status != UCS_INPROGRESS) {
+            /* It may destroy the endpoints of others: these are taken out first */
+            while (!ucs_queue_is_empty(&list)) {
+                ucs_queue_push(&iface->dispatch.cancels,
+                               ucs_queue_pull_non_empty(&list));
+            }
+
+            uct_invoke_completion(comp, status);
+        }
+    }
+
+    return count;
+}
+
+/* The endpoint is destroyed */
+static void uct_wimm_ep_purge_cancels(uct_wimm_iface_t *iface,
+                                      uct_wimm_ep_t *ep)
+{
+    ucs_queue_head_t list;
+    uct_pending_req_priv_queue_t *priv;
+    uct_wimm_flush_req_t *req;
+    uct_completion_t *comp;
+
+    ucs_queue_head_init(&list);
+    ucs_queue_splice(&list, &iface->dispatch.cancels);
+    ucs_queue_for_each_extract(priv, &list, queue_elem, 1) {
+        req = ucs_container_of(priv, uct_wimm_flush_req_t, super.priv);
+        if (req->ep != ep) {
+            uct_pending_req_queue_push(&iface->dispatch.cancels, &req->super);
+            continue;
+        }
+
+        comp = req->comp;
+        ucs_mpool_put_inline(req);
+        --iface->deferred;
+        uct_invoke_completion(comp, UCS_ERR_CANCELED);
+    }
+}
+
 ucs_status_t uct_wimm_ep_flush(uct_ep_h tl_ep, unsigned flags,
                                uct_completion_t *comp)
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
 
-    if (!(flags & UCT_FLUSH_FLAG_CANCEL) && uct_wimm_ep_is_usable(ep)) {
+    if (flags & UCT_FLUSH_FLAG_CANCEL) {
+        return uct_wimm_ep_flush_cancel(iface, ep, flags, comp);
+    }
+
+    if (uct_wimm_ep_is_usable(ep)) {
         if (!ucs_arbiter_group_is_empty(&ep->super.super.arb_group) &&
             !(iface->dispatch.ep == ep)) {
             return UCS_ERR_NO_RESOURCE;
@@ -453,6 +580,10 @@ void uct_wimm_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
     uct_wimm_iface_t *iface = uct_wimm_ep_iface(ep);
 
+    if (ep->user != NULL) {
+        ep->user->purged(ep->user, cb, arg);
+    }
+
     ucs_arbiter_group_purge(&iface->super.super.tx.arbiter,
                             &ep->super.super.arb_group,
                             uct_wimm_ep_purge_imm_req_cb, NULL);
@@ -465,6 +596,7 @@ void uct_wimm_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
 
 void uct_wimm_ep_pending_cleanup(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
 {
+    uct_wimm_ep_purge_cancels(iface, ep);
     uct_wimm_ep_pending_failed(ep, UCS_ERR_CANCELED);
     ucs_arbiter_group_purge(&iface->super.super.tx.arbiter,
                             &ep->super.super.arb_group,

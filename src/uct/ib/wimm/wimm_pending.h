@@ -32,6 +32,11 @@ ucs_status_t uct_wimm_ep_flush(uct_ep_h tl_ep, unsigned flags,
 ucs_status_t uct_wimm_pending_init(uct_wimm_iface_t *iface);
 void uct_wimm_pending_cleanup(uct_wimm_iface_t *iface);
 
+/* Go on with canceling flushes, after so many receive completions were dispatched.
+ * @return How many went on. */
+unsigned uct_wimm_pending_progress_cancels(uct_wimm_iface_t *iface,
+                                           unsigned rx_count);
+
 void uct_wimm_ep_pending_init(uct_wimm_ep_t *ep);
 
 /* The endpoint goes away: what the user left is dropped with a warning */

@@ -8,11 +8,13 @@
 #  include "config.h"
 #endif
 
+#include "wimm_def.h"
 #include "wimm_pending.h"
 
 #include <uct/ib/base/ib_verbs.h>
 #include <ucs/debug/log.h>
 #include <arpa/inet.h>
+#include <endian.h>
 #include <inttypes.h>
 
 
@@ -121,6 +123,78 @@ ucs_status_t uct_wimm_ep_notify(uct_ep_h tl_ep, uint32_t imm)
     return uct_wimm_ep_put_imm_short(tl_ep, NULL, 0, 0, UCT_INVALID_RKEY, imm);
 }
 
+/* Take a buffer to send from. @return Flags to send it with, in *send_flags_p. */
+static UCS_F_ALWAYS_INLINE ucs_status_t
+uct_wimm_ep_get_desc(uct_rc_iface_t *rc_iface,
+                     uct_rc_iface_send_desc_t **desc_p, unsigned *send_flags_p)
+{
+    uct_rc_iface_send_desc_t *desc = ucs_mpool_get_inline(&rc_iface->tx.mp);
+
+    if (ucs_unlikely(desc == NULL)) {
+        /* If the pool has not grown to its limit no completion would help: the
+         * pending queue goes on only if there is no buffer left */
+        return ucs_mpool_is_empty(&rc_iface->tx.mp) ? UCS_ERR_NO_RESOURCE :
+                                                      UCS_ERR_NO_MEMORY;
+    }
+
+    desc->super.handler = UCT_WIMM_SEND_DESC_PUT;
+    *desc_p             = desc;
+
+    /* The last buffer must come back, whatever the moderation */
+    *send_flags_p = ucs_unlikely(ucs_mpool_is_empty(&rc_iface->tx.mp)) ?
+                            IBV_SEND_SIGNALED :
+                            0;
+    return UCS_OK;
+}
+
+ucs_status_t uct_wimm_ep_announce(uct_ep_h tl_ep, uint64_t length)
+{
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
+    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    uct_rc_iface_send_desc_t *desc;
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+    unsigned send_flags;
+    ucs_status_t status;
+
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+    UCT_WIMM_CHECK_PARAM(length > 0, "a length of 0 is announced");
+
+    status = uct_wimm_ep_check_put_imm(iface, ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    /* Not inline data, which a device may not have */
+    status = uct_wimm_ep_get_desc(&iface->super.super, &desc, &send_flags);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    *(uint64_t *)(desc + 1) = htobe64(length);
+    sge.addr                = (uintptr_t)(desc + 1);
+    sge.length              = sizeof(length);
+    sge.lkey                = desc->lkey;
+    wr.opcode               = IBV_WR_SEND_WITH_IMM;
+    wr.imm_data = htonl(UCT_WIMM_CTRL_LENGTH << UCT_WIMM_CTRL_OP_SHIFT);
+    wr.sg_list  = &sge;
+    wr.num_sge  = 1;
+
+    /* Not solicited: nobody waits for it */
+    status = uct_wimm_ep_post_send(iface, ep, &wr, send_flags);
+    if (status != UCS_OK) {
+        ucs_mpool_put_inline(desc);
+        return status;
+    }
+
+    uct_rc_txqp_add_send_op_sn(&ep->super.super.txqp, &desc->super,
+                               ep->super.txcnt.pi);
+    UCT_RC_UPDATE_FC_WND(&ep->super.super.fc);
+    ++ep->counters.ctrl_sent;
+    return UCS_OK;
+}
+
 ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
                                   void *arg, uint64_t remote_addr,
                                   uct_rkey_t rkey, uint32_t imm)
@@ -128,10 +202,10 @@ ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
     uct_wimm_iface_t *iface  = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep        = ucs_derived_of(tl_ep, uct_wimm_ep_t);
     uct_rc_iface_t *rc_iface = &iface->super.super;
-    unsigned send_flags      = 0;
     uct_rc_iface_send_desc_t *desc;
     struct ibv_send_wr wr;
     struct ibv_sge sge;
+    unsigned send_flags;
     ucs_status_t status;
     size_t length;
 
@@ -143,22 +217,12 @@ ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
         return status;
     }
 
-    desc = ucs_mpool_get_inline(&rc_iface->tx.mp);
-    if (ucs_unlikely(desc == NULL)) {
-        /* If the pool has not grown to its limit no completion would help: the
-         * pending queue goes on only if there is no buffer left */
-        return ucs_mpool_is_empty(&rc_iface->tx.mp) ? UCS_ERR_NO_RESOURCE :
-                                                      UCS_ERR_NO_MEMORY;
+    status = uct_wimm_ep_get_desc(rc_iface, &desc, &send_flags);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
     }
 
-    desc->super.handler = UCT_WIMM_SEND_DESC_PUT;
-    length              = pack_cb(desc + 1, arg);
-
-    /* The last buffer must come back, whatever the moderation */
-    if (ucs_unlikely(ucs_mpool_is_empty(&rc_iface->tx.mp))) {
-        send_flags = IBV_SEND_SIGNALED;
-    }
-
+    length     = pack_cb(desc + 1, arg);
     sge.addr   = (uintptr_t)(desc + 1);
     sge.length = length;
     sge.lkey   = desc->lkey;
