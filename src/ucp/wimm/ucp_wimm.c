@@ -1,0 +1,385 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "ucp_wimm_native.h"
+
+#include <uct/ib/wimm/wimm.h>
+#include <ucs/debug/memtrack_int.h>
+#include <ucs/sys/math.h>
+#include <pthread.h>
+#include <string.h>
+
+
+/* Handles that are attached, and those that may be used again. Their memory stays, so
+ * that a handle that was detached can be told from one that is not. */
+static struct {
+    pthread_mutex_t lock;
+    ucs_list_link_t attached;
+    ucs_list_link_t unused;
+} ucp_wimm_handles = {
+    .lock     = PTHREAD_MUTEX_INITIALIZER,
+    .attached = { &ucp_wimm_handles.attached, &ucp_wimm_handles.attached },
+    .unused   = { &ucp_wimm_handles.unused, &ucp_wimm_handles.unused }
+};
+
+
+static void __attribute__((destructor)) ucp_wimm_free_handles(void)
+{
+    ucp_wimm_h wimm, tmp;
+
+    ucs_list_for_each_safe(wimm, tmp, &ucp_wimm_handles.unused, list) {
+        ucs_list_del(&wimm->list);
+        ucs_free(wimm);
+    }
+}
+
+static ucp_wimm_h ucp_wimm_find(ucp_worker_h worker)
+{
+    ucp_wimm_h wimm;
+
+    ucs_list_for_each(wimm, &ucp_wimm_handles.attached, list) {
+        if (wimm->worker == worker) {
+            return wimm;
+        }
+    }
+
+    return NULL;
+}
+
+static ucp_wimm_h ucp_wimm_get_unused(void)
+{
+    ucp_wimm_h wimm;
+
+    if (!ucs_list_is_empty(&ucp_wimm_handles.unused)) {
+        return ucs_list_extract_head(&ucp_wimm_handles.unused, struct ucp_wimm,
+                                     list);
+    }
+
+    wimm = ucs_calloc(1, sizeof(*wimm), "ucp_wimm");
+    return wimm;
+}
+
+void ucp_wimm_put_ref(ucp_wimm_h wimm)
+{
+    if (--wimm->refcount > 0) {
+        return;
+    }
+
+    ucp_wimm_native_cleanup(wimm);
+    pthread_mutex_lock(&ucp_wimm_handles.lock);
+    ucs_list_add_tail(&ucp_wimm_handles.unused, &wimm->list);
+    pthread_mutex_unlock(&ucp_wimm_handles.lock);
+}
+
+/* Before anything of the worker is looked at that a program does not see */
+static ucs_status_t ucp_wimm_check_version(void)
+{
+    const char *loaded = ucp_get_version_string();
+    size_t length      = strlen(WIMM_UCX_VERSION);
+
+    /* "1.13.1" also stands for "1.13.1-rc1", but not for "1.13.10" */
+    UCP_WIMM_CHECK_PARAM(
+            !strncmp(loaded, WIMM_UCX_VERSION, length) &&
+                    ((loaded[length] < '0') || (loaded[length] > '9')),
+            UCS_ERR_UNSUPPORTED,
+            "libucp_wimm was built for UCX %s, but UCX %s is loaded",
+            WIMM_UCX_VERSION, loaded);
+    return UCS_OK;
+}
+
+static ucs_status_t ucp_wimm_check_worker(ucp_worker_h worker)
+{
+    ucp_context_attr_t attr = { .field_mask = UCP_ATTR_FIELD_REQUEST_SIZE };
+    ucs_status_t status;
+
+    status = ucp_context_query(ucp_wimm_native_context(worker), &attr);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    UCP_WIMM_CHECK_PARAM(attr.request_size == ucp_wimm_native_request_size(),
+                         UCS_ERR_UNSUPPORTED,
+                         "libucp_wimm was built for a UCX %s whose requests have"
+                         " %zu bytes, in the UCX that is loaded they have %zu",
+                         WIMM_UCX_VERSION, ucp_wimm_native_request_size(),
+                         attr.request_size);
+    UCP_WIMM_CHECK_PARAM(
+            ucp_wimm_native_has_rma(worker), UCS_ERR_UNSUPPORTED,
+            "the worker's context was made without UCP_FEATURE_RMA");
+    return UCS_OK;
+}
+
+static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm, ucp_worker_h worker,
+                                  const ucp_wimm_params_t *params)
+{
+    ucs_status_t status;
+
+    memset(&wimm->stats, 0, sizeof(wimm->stats));
+    wimm->worker   = worker;
+    wimm->refcount = 1;
+    status         = ucp_wimm_stream_init(wimm);
+    if (status != UCS_OK) {
+        goto err;
+    }
+
+    status = ucp_wimm_native_init(wimm);
+    if (status != UCS_OK) {
+        goto err_stream;
+    }
+
+    if ((params != NULL) &&
+        (params->field_mask & UCP_WIMM_PARAM_FIELD_HANDLER)) {
+        wimm->stream.cb  = params->handler.cb;
+        wimm->stream.arg = params->handler.arg;
+    }
+
+    ucp_wimm_counters_init(wimm);
+    ucp_wimm_native_enter(worker);
+    ucp_wimm_conns_init(wimm);
+    ucp_wimm_native_leave(worker);
+    return UCS_OK;
+
+err_stream:
+    ucp_wimm_stream_cleanup(wimm);
+err:
+    wimm->worker = NULL;
+    return status;
+}
+
+ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
+                             const ucp_wimm_params_t *params,
+                             ucp_wimm_h *wimm_p)
+{
+    ucs_status_t status;
+    ucp_wimm_h wimm;
+
+    UCP_WIMM_CHECK_PARAM((worker != NULL) && (wimm_p != NULL),
+                         UCS_ERR_INVALID_PARAM, "ucp_wimm_attach() got a NULL");
+    status = ucp_wimm_check_version();
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = ucp_wimm_check_worker(worker);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    pthread_mutex_lock(&ucp_wimm_handles.lock);
+    if (ucp_wimm_find(worker) != NULL) {
+        ucs_error("worker %p is attached already", worker);
+        status = UCS_ERR_INVALID_PARAM;
+        goto out;
+    }
+
+    wimm = ucp_wimm_get_unused();
+    if (wimm == NULL) {
+        ucs_error("failed to allocate memory to attach to worker %p", worker);
+        status = UCS_ERR_NO_MEMORY;
+        goto out;
+    }
+
+    status = ucp_wimm_init(wimm, worker, params);
+    if (status == UCS_OK) {
+        ucs_list_add_tail(&ucp_wimm_handles.attached, &wimm->list);
+        *wimm_p = wimm;
+    } else {
+        ucs_list_add_tail(&ucp_wimm_handles.unused, &wimm->list);
+    }
+
+out:
+    pthread_mutex_unlock(&ucp_wimm_handles.lock);
+    return status;
+}
+
+ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm)
+{
+    ucp_worker_h worker;
+
+    UCP_WIMM_CHECK_HANDLE(wimm, UCS_ERR_INVALID_PARAM);
+    UCP_WIMM_CHECK_PARAM(wimm->stream.in_handler == 0, UCS_ERR_INVALID_PARAM,
+                         "ucp_wimm_detach() was called from a handler");
+
+    pthread_mutex_lock(&ucp_wimm_handles.lock);
+    ucs_list_del(&wimm->list);
+    pthread_mutex_unlock(&ucp_wimm_handles.lock);
+
+    worker = wimm->worker;
+    ucp_wimm_native_enter(worker);
+    ucp_wimm_counters_cleanup(wimm);
+    ucp_wimm_stream_cleanup(wimm);
+    ucp_wimm_conns_cleanup(wimm);
+    wimm->worker = NULL;
+    ucp_wimm_put_ref(wimm);
+    ucp_wimm_native_leave(worker);
+    return UCS_OK;
+}
+
+ucs_status_ptr_t ucp_wimm_put_nbx(ucp_wimm_h wimm, ucp_ep_h ep,
+                                  const void *buffer, size_t count,
+                                  uint64_t remote_addr, ucp_rkey_h rkey,
+                                  uint32_t imm,
+                                  const ucp_request_param_t *param)
+{
+    ucs_status_ptr_t ret;
+
+    UCP_WIMM_CHECK_HANDLE(wimm, UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM));
+    UCP_WIMM_CHECK_PARAM((ep != NULL) && (param != NULL),
+                         UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
+                         "the endpoint or the parameters of a notified put are"
+                         " NULL");
+    UCP_WIMM_CHECK_PARAM(ucp_wimm_native_ep_is_of(wimm->worker, ep),
+                         UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
+                         "the endpoint %p is of another worker", ep);
+
+    ucp_wimm_native_enter(wimm->worker);
+    ret = ucp_wimm_native_put(wimm, ep, buffer, count, remote_addr, rkey, imm,
+                              param);
+    ucp_wimm_native_leave(wimm->worker);
+    return ret;
+}
+
+ucs_status_ptr_t ucp_wimm_notify_nbx(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm,
+                                     const ucp_request_param_t *param)
+{
+    return ucp_wimm_put_nbx(wimm, ep, NULL, 0, 0, NULL, imm, param);
+}
+
+static void ucp_wimm_query_iface(uct_iface_h iface, void *arg)
+{
+    ucp_wimm_attr_t *attr = arg;
+    uct_wimm_iface_attr_t iface_attr;
+
+    iface_attr.field_mask = UCT_WIMM_IFACE_ATTR_FIELD_CAP |
+                            UCT_WIMM_IFACE_ATTR_FIELD_NUM_SLOTS;
+    if (uct_wimm_iface_query(iface, &iface_attr) != UCS_OK) {
+        return;
+    }
+
+    ++attr->cap.num_ifaces;
+    attr->cap.imm_bits  = ucs_min(attr->cap.imm_bits, iface_attr.cap.imm_bits);
+    attr->cap.max_short = ucs_min(attr->cap.max_short,
+                                  iface_attr.cap.max_short);
+    attr->cap.max_bcopy = ucs_min(attr->cap.max_bcopy,
+                                  iface_attr.cap.max_bcopy);
+    attr->cap.max_message = ucs_min(attr->cap.max_message,
+                                    iface_attr.cap.max_zcopy);
+    attr->cap.max_iov     = ucs_min(attr->cap.max_iov, iface_attr.cap.max_iov);
+    attr->cap.num_slots   = ucs_min(attr->cap.num_slots, iface_attr.num_slots);
+}
+
+static void ucp_wimm_query_cap(ucp_wimm_h wimm, ucp_wimm_attr_t *attr)
+{
+    memset(&attr->cap, 0xff, sizeof(attr->cap));
+    attr->cap.imm_bits   = 32;
+    attr->cap.num_ifaces = 0;
+    ucp_wimm_native_for_each_iface(wimm->worker, ucp_wimm_query_iface, attr);
+    if (attr->cap.num_ifaces == 0) {
+        memset(&attr->cap, 0, sizeof(attr->cap));
+        attr->cap.imm_bits = 32;
+    }
+}
+
+ucs_status_t ucp_wimm_query(ucp_wimm_h wimm, ucp_wimm_attr_t *attr)
+{
+    UCP_WIMM_CHECK_HANDLE(wimm, UCS_ERR_INVALID_PARAM);
+    UCP_WIMM_CHECK_PARAM(attr != NULL, UCS_ERR_INVALID_PARAM,
+                         "ucp_wimm_query() has nowhere to write to");
+
+    ucp_wimm_native_enter(wimm->worker);
+    if (attr->field_mask & UCP_WIMM_ATTR_FIELD_CAP) {
+        ucp_wimm_query_cap(wimm, attr);
+    }
+
+    if (attr->field_mask & UCP_WIMM_ATTR_FIELD_QUEUE) {
+        attr->queue.length = wimm->stream.length;
+    }
+
+    if (attr->field_mask & UCP_WIMM_ATTR_FIELD_COUNTERS) {
+        attr->counters.puts          = wimm->stats.puts;
+        attr->counters.requests      = wimm->stats.requests;
+        attr->counters.wireup        = wimm->stats.wireup;
+        attr->counters.notifications = wimm->stats.notifications;
+        attr->counters.counted       = wimm->stats.counted;
+        attr->counters.handled       = wimm->stats.handled;
+        attr->counters.queued        = wimm->stats.queued;
+        attr->counters.failures      = wimm->stats.failures;
+    }
+    ucp_wimm_native_leave(wimm->worker);
+    return UCS_OK;
+}
+
+static ucp_wimm_way_t ucp_wimm_ep_way(ucp_wimm_h wimm, ucp_ep_h ep,
+                                      const ucp_wimm_ep_info_t *info,
+                                      ucp_wimm_reason_t *reason_p)
+{
+    ucp_wimm_attr_t attr;
+
+    *reason_p = UCP_WIMM_REASON_NONE;
+    if (!ucp_wimm_native_ep_is_open(ep) || ucp_wimm_native_ep_is_failed(ep)) {
+        *reason_p = UCP_WIMM_REASON_FAILED;
+        return UCP_WIMM_WAY_NONE;
+    } else if (info->uct_ep != NULL) {
+        return UCP_WIMM_WAY_NATIVE;
+    } else if (info->has_lane || info->is_placeholder) {
+        return UCP_WIMM_WAY_QUEUED;
+    }
+
+    ucp_wimm_query_cap(wimm, &attr);
+    *reason_p = (attr.cap.num_ifaces == 0) ? UCP_WIMM_REASON_NO_TRANSPORT :
+                                             UCP_WIMM_REASON_OTHER_LANE;
+    return UCP_WIMM_WAY_NONE;
+}
+
+ucs_status_t ucp_wimm_ep_query(ucp_wimm_h wimm, ucp_ep_h ep,
+                               ucp_wimm_ep_attr_t *attr)
+{
+    uct_wimm_ep_attr_t ep_attr;
+    ucp_wimm_reason_t reason;
+    ucp_wimm_ep_info_t info;
+    ucp_wimm_way_t way;
+
+    UCP_WIMM_CHECK_HANDLE(wimm, UCS_ERR_INVALID_PARAM);
+    UCP_WIMM_CHECK_PARAM((ep != NULL) && (attr != NULL), UCS_ERR_INVALID_PARAM,
+                         "ucp_wimm_ep_query() got a NULL");
+    UCP_WIMM_CHECK_PARAM(ucp_wimm_native_ep_is_of(wimm->worker, ep),
+                         UCS_ERR_INVALID_PARAM,
+                         "the endpoint %p is of another worker", ep);
+
+    ucp_wimm_native_enter(wimm->worker);
+    ucp_wimm_native_ep_info(wimm, ep, &info);
+    way = ucp_wimm_ep_way(wimm, ep, &info, &reason);
+    if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_WAY) {
+        attr->way = way;
+    }
+
+    if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_REASON) {
+        attr->reason = reason;
+    }
+
+    if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_PUTS_COVERED) {
+        attr->puts_covered = info.puts_covered;
+    }
+
+    if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_FLOW) {
+        memset(&ep_attr, 0, sizeof(ep_attr));
+        ep_attr.field_mask = UCT_WIMM_EP_ATTR_FIELD_CREDITS |
+                             UCT_WIMM_EP_ATTR_FIELD_SLOTS;
+        if (way == UCP_WIMM_WAY_NATIVE) {
+            uct_wimm_ep_query(info.uct_ep, &ep_attr);
+        }
+
+        attr->flow.credits   = ep_attr.credits;
+        attr->flow.slots     = ep_attr.slots;
+        attr->flow.num_slots = ep_attr.num_slots;
+    }
+    ucp_wimm_native_leave(wimm->worker);
+    return UCS_OK;
+}

@@ -1,0 +1,936 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "ucp_wimm_compat.h"
+#include "ucp_wimm_iov.h"
+#include "ucp_wimm_native.h"
+#include "ucp_wimm_select.h"
+#include "ucp_wimm_wireup.h"
+
+#include <uct/ib/wimm/wimm.h>
+#include <ucs/debug/memtrack_int.h>
+#include <string.h>
+
+
+/* Most entries of one message */
+#define UCP_WIMM_IOV_MAX 8
+
+
+enum {
+    /* In UCP's queue of an endpoint that is not connected, or being replayed */
+    UCP_WIMM_PUT_FLAG_WIREUP = UCS_BIT(0),
+
+    /* The peer was told the whole length: there are several messages */
+    UCP_WIMM_PUT_FLAG_ANNOUNCED = UCS_BIT(1),
+
+    UCP_WIMM_PUT_FLAG_REGISTERED = UCS_BIT(2)
+};
+
+
+/* Our part of a request: where each operation of UCP has its own */
+typedef struct ucp_wimm_put {
+    ucp_wimm_h wimm;
+    uint64_t remote_addr;
+    ucp_rkey_h rkey;
+    ucp_mem_h memh;     /* That the program gave, or NULL */
+    uct_ep_h queued_on; /* It was queued there, and is called by it */
+    uint32_t imm;
+    uint8_t flags; /* UCP_WIMM_PUT_FLAG_xx */
+} ucp_wimm_put_t;
+
+_Static_assert(sizeof(ucp_wimm_put_t) <=
+                       (ucs_offsetof(ucp_request_t, send.am_bw_index) -
+                        ucs_offsetof(ucp_request_t, send.rma)),
+               "our part of a request is larger than UCP's");
+
+
+struct ucp_wimm_native {
+    ucp_wimm_wireup_t wireup;
+    ucp_lane_index_t lanes[UCP_WORKER_MAX_EP_CONFIG]; /* By configuration */
+    uint8_t lane_known[UCP_WORKER_MAX_EP_CONFIG];
+};
+
+
+static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self);
+
+
+static UCS_F_ALWAYS_INLINE ucp_wimm_put_t *ucp_wimm_req_put(ucp_request_t *req)
+{
+    return (ucp_wimm_put_t *)(void *)&req->send.rma;
+}
+
+static int ucp_wimm_rsc_is_wimm(ucp_worker_h worker, ucp_rsc_index_t rsc_index)
+{
+    return (rsc_index != UCP_NULL_RESOURCE) &&
+           !strcmp(worker->context->tl_rscs[rsc_index].tl_rsc.tl_name, "wimm");
+}
+
+
+/*
+ * Lanes
+ */
+
+static ucp_lane_index_t ucp_wimm_ep_find_lane(ucp_ep_h ep)
+{
+    const ucp_ep_config_key_t *key = &ucp_ep_config(ep)->key;
+    ucp_lane_index_t i, lane;
+
+    /* That of plain puts, if it is one of ours */
+    for (i = 0; (i < UCP_MAX_LANES) && (key->rma_lanes[i] != UCP_NULL_LANE);
+         ++i) {
+        lane = key->rma_lanes[i];
+        if (ucp_wimm_rsc_is_wimm(ep->worker, key->lanes[lane].rsc_index)) {
+            return lane;
+        }
+    }
+
+    for (lane = 0; lane < key->num_lanes; ++lane) {
+        if (ucp_wimm_rsc_is_wimm(ep->worker, key->lanes[lane].rsc_index)) {
+            return lane;
+        }
+    }
+
+    return UCP_NULL_LANE;
+}
+
+/* The lane of the endpoint's configuration for notified puts, or UCP_NULL_LANE */
+static UCS_F_ALWAYS_INLINE ucp_lane_index_t
+ucp_wimm_ep_lane(ucp_wimm_native_t *native, ucp_ep_h ep)
+{
+    unsigned index = ep->cfg_index;
+
+    if (ucs_unlikely(!native->lane_known[index])) {
+        native->lanes[index]      = ucp_wimm_ep_find_lane(ep);
+        native->lane_known[index] = 1;
+    }
+
+    return native->lanes[index];
+}
+
+/* The endpoint of a client that the connection manager has not connected yet: its
+ * only lane is a placeholder for all that it will have */
+static int ucp_wimm_ep_is_placeholder(ucp_ep_h ep)
+{
+    const ucp_ep_config_key_t *key = &ucp_ep_config(ep)->key;
+
+    return (key->num_lanes == 1) && (key->cm_lane == 0);
+}
+
+/* Whether a UCT endpoint of a lane is one of the transport, and not the proxy of one
+ * that is not connected, or a stub of one that has failed */
+static UCS_F_ALWAYS_INLINE int ucp_wimm_is_connected(ucp_ep_h ep,
+                                                     ucp_lane_index_t lane,
+                                                     uct_ep_h uct_ep)
+{
+    ucp_rsc_index_t rsc_index = ucp_ep_get_rsc_index(ep, lane);
+
+    return (rsc_index != UCP_NULL_RESOURCE) &&
+           (uct_ep->iface == ucp_worker_iface(ep->worker, rsc_index)->iface);
+}
+
+static ucs_status_t ucp_wimm_ep_tl_rkey(ucp_ep_h ep, ucp_lane_index_t lane,
+                                        ucp_rkey_h rkey, uct_rkey_t *tl_rkey_p)
+{
+    ucp_md_index_t md_index = ucp_ep_config(ep)->key.lanes[lane].dst_md_index;
+
+    if (ucs_unlikely(!(rkey->md_map & UCS_BIT(md_index)))) {
+        ucs_error("the remote key %p has no key for the lane of notified puts of"
+                  " endpoint %p",
+                  rkey, ep);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    *tl_rkey_p = ucp_rkey_get_tl_rkey(rkey,
+                                      ucs_bitmap2idx(rkey->md_map, md_index));
+    return UCS_OK;
+}
+
+
+/*
+ * Sending
+ */
+
+/* The request is not in UCP's queue for the connection any more */
+static UCS_F_ALWAYS_INLINE void ucp_wimm_put_leave_wireup(ucp_request_t *req)
+{
+    ucp_wimm_put_t *put = ucp_wimm_req_put(req);
+
+    if (ucs_unlikely(put->flags & UCP_WIMM_PUT_FLAG_WIREUP)) {
+        put->flags &= ~UCP_WIMM_PUT_FLAG_WIREUP;
+        ucp_wimm_wireup_leave(&put->wimm->native->wireup, req->send.ep);
+    }
+}
+
+/* All parts were posted, and those with a completion have completed; or it failed and
+ * nothing of it is in flight */
+static void ucp_wimm_put_completion(uct_completion_t *self)
+{
+    ucp_request_t *req = ucs_container_of(self, ucp_request_t,
+                                          send.state.uct_comp);
+    ucp_wimm_h wimm;
+
+    if (req->send.state.dt.offset != req->send.length) {
+        return;
+    }
+
+    wimm = ucp_wimm_req_put(req)->wimm;
+    ucp_wimm_put_leave_wireup(req);
+    ucp_request_send_buffer_dereg(req);
+    ucp_request_complete_send(req, self->status);
+    ucp_wimm_put_ref(wimm);
+}
+
+/* What is to be packed: from where the request is */
+typedef struct ucp_wimm_pack {
+    const ucp_request_t *req;
+    size_t length;
+} ucp_wimm_pack_t;
+
+static size_t ucp_wimm_put_pack(void *dest, void *arg)
+{
+    const ucp_wimm_pack_t *pack = arg;
+    const ucp_request_t *req    = pack->req;
+    const ucp_dt_state_t *dt    = &req->send.state.dt;
+
+    if (UCP_DT_IS_CONTIG(req->send.datatype)) {
+        memcpy(dest, UCS_PTR_BYTE_OFFSET(req->send.buffer, dt->offset),
+               pack->length);
+    } else {
+        ucp_wimm_iov_pack(dest,
+                          (const ucp_dt_iov_t *)req->send.buffer +
+                                  dt->dt.iov.iovcnt_offset,
+                          dt->dt.iov.iov_offset, pack->length);
+    }
+
+    return pack->length;
+}
+
+/* Entries for one message. @return Their number; *length_p is that of the message. */
+static size_t ucp_wimm_put_fill_iov(ucp_request_t *req, uct_iov_t *iov,
+                                    size_t max_iov, size_t max_length,
+                                    size_t *length_p)
+{
+    const ucp_dt_state_t *dt = &req->send.state.dt;
+    size_t index[UCP_WIMM_IOV_MAX];
+    size_t count, i;
+
+    if (UCP_DT_IS_CONTIG(req->send.datatype)) {
+        *length_p     = ucs_min(req->send.length - dt->offset, max_length);
+        iov[0].buffer = UCS_PTR_BYTE_OFFSET(req->send.buffer, dt->offset);
+        iov[0].length = *length_p;
+        iov[0].memh   = ucp_wimm_req_contig_memh(req);
+        iov[0].stride = 0;
+        iov[0].count  = 1;
+        return 1;
+    }
+
+    count = ucp_wimm_iov_fill(req->send.buffer, dt->dt.iov.iovcnt,
+                              dt->dt.iov.iovcnt_offset, dt->dt.iov.iov_offset,
+                              iov, index, max_iov, max_length, length_p);
+    for (i = 0; i < count; ++i) {
+        iov[i].memh = ucp_wimm_req_iov_memh(req, index[i]);
+    }
+
+    return count;
+}
+
+static void ucp_wimm_put_advance(ucp_request_t *req, size_t length)
+{
+    ucp_dt_state_t *dt = &req->send.state.dt;
+
+    dt->offset += length;
+    if (UCP_DT_IS_IOV(req->send.datatype)) {
+        ucp_wimm_iov_advance(req->send.buffer, dt->dt.iov.iovcnt,
+                             &dt->dt.iov.iovcnt_offset, &dt->dt.iov.iov_offset,
+                             length);
+    }
+}
+
+static ucs_status_t ucp_wimm_put_register(ucp_request_t *req,
+                                          ucp_lane_index_t lane)
+{
+    ucp_wimm_put_t *put     = ucp_wimm_req_put(req);
+    ucp_md_index_t md_index = ucp_ep_md_index(req->send.ep, lane);
+    ucs_status_t status;
+
+    if (put->flags & UCP_WIMM_PUT_FLAG_REGISTERED) {
+        return UCS_OK;
+    }
+
+    if ((put->memh != NULL) && (put->memh->md_map & UCS_BIT(md_index))) {
+        ucp_wimm_req_set_memh(req, md_index, put->memh);
+    } else {
+        status = ucp_request_send_buffer_reg(req, UCS_BIT(md_index), 0);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    put->flags |= UCP_WIMM_PUT_FLAG_REGISTERED;
+    return UCS_OK;
+}
+
+static UCS_F_NOINLINE ucs_status_t ucp_wimm_put_announce(ucp_request_t *req,
+                                                         uct_ep_h uct_ep)
+{
+    ucs_status_t status = uct_wimm_ep_announce(uct_ep, req->send.length);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    ucp_wimm_req_put(req)->flags |= UCP_WIMM_PUT_FLAG_ANNOUNCED;
+    return UCS_INPROGRESS;
+}
+
+/* Post one message of a put whose data is copied */
+static ucs_status_t ucp_wimm_put_post_bcopy(ucp_request_t *req, uct_ep_h uct_ep,
+                                            const uct_iface_attr_t *attr,
+                                            uct_rkey_t tl_rkey)
+{
+    ucp_wimm_put_t *put  = ucp_wimm_req_put(req);
+    size_t offset        = req->send.state.dt.offset;
+    ucp_wimm_pack_t pack = { .req    = req,
+                             .length = ucs_min(req->send.length - offset,
+                                               attr->cap.put.max_bcopy) };
+    ssize_t packed;
+
+    if (ucs_likely(pack.length == req->send.length)) {
+        packed = uct_wimm_ep_put_imm_bcopy(uct_ep, ucp_wimm_put_pack, &pack,
+                                           put->remote_addr, tl_rkey, put->imm);
+        if (packed < 0) {
+            return packed;
+        }
+
+        req->send.state.dt.offset = req->send.length;
+        return UCS_OK;
+    }
+
+    if (!(put->flags & UCP_WIMM_PUT_FLAG_ANNOUNCED)) {
+        return ucp_wimm_put_announce(req, uct_ep);
+    } else if (pack.length == 0) {
+        return uct_wimm_ep_notify(uct_ep, put->imm);
+    }
+
+    packed = uct_ep_put_bcopy(uct_ep, ucp_wimm_put_pack, &pack,
+                              put->remote_addr + offset, tl_rkey);
+    if (packed < 0) {
+        return packed;
+    }
+
+    ucp_wimm_put_advance(req, pack.length);
+    return UCS_INPROGRESS;
+}
+
+/* Post one message of a put whose data is taken from where it is */
+static ucs_status_t ucp_wimm_put_post_zcopy(ucp_request_t *req, uct_ep_h uct_ep,
+                                            ucp_lane_index_t lane,
+                                            const uct_iface_attr_t *attr,
+                                            uct_rkey_t tl_rkey)
+{
+    ucp_wimm_put_t *put = ucp_wimm_req_put(req);
+    size_t offset       = req->send.state.dt.offset;
+    uct_iov_t iov[UCP_WIMM_IOV_MAX];
+    size_t iovcnt, length;
+    ucs_status_t status;
+    int is_last;
+
+    status = ucp_wimm_put_register(req, lane);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iovcnt  = ucp_wimm_put_fill_iov(req, iov,
+                                    ucs_min(attr->cap.put.max_iov,
+                                            UCP_WIMM_IOV_MAX),
+                                    attr->cap.put.max_zcopy, &length);
+    is_last = (offset + length) == req->send.length;
+    if (is_last) {
+        status = uct_wimm_ep_put_imm_zcopy(uct_ep, iov, iovcnt,
+                                           put->remote_addr + offset, tl_rkey,
+                                           put->imm, &req->send.state.uct_comp);
+    } else if (!(put->flags & UCP_WIMM_PUT_FLAG_ANNOUNCED)) {
+        return ucp_wimm_put_announce(req, uct_ep);
+    } else {
+        status = uct_ep_put_zcopy(uct_ep, iov, iovcnt,
+                                  put->remote_addr + offset, tl_rkey,
+                                  &req->send.state.uct_comp);
+    }
+
+    if (status == UCS_INPROGRESS) {
+        ++req->send.state.uct_comp.count;
+    } else if (status != UCS_OK) {
+        return status;
+    }
+
+    ucp_wimm_put_advance(req, length);
+    return is_last ? UCS_OK : UCS_INPROGRESS;
+}
+
+/* Post one message. @return UCS_OK if it was the last one, UCS_INPROGRESS if another
+ * one has to follow. */
+static ucs_status_t ucp_wimm_put_post(ucp_request_t *req, uct_ep_h uct_ep,
+                                      ucp_lane_index_t lane)
+{
+    ucp_wimm_put_t *put          = ucp_wimm_req_put(req);
+    const uct_iface_attr_t *attr = ucp_ep_get_iface_attr(req->send.ep, lane);
+    uct_rkey_t tl_rkey           = UCT_INVALID_RKEY;
+    ucp_wimm_put_mode_t mode;
+    ucs_status_t status;
+
+    if (req->send.length > 0) {
+        status = ucp_wimm_ep_tl_rkey(req->send.ep, lane, put->rkey, &tl_rkey);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    mode = ucp_wimm_put_select(req->send.length,
+                               UCP_DT_IS_IOV(req->send.datatype) ?
+                                       req->send.state.dt.dt.iov.iovcnt :
+                                       0,
+                               UCP_MEM_IS_HOST(req->send.mem_type),
+                               put->memh != NULL, attr->cap.put.max_short,
+                               attr->cap.put.max_bcopy);
+    switch (mode) {
+    case UCP_WIMM_PUT_SHORT:
+        status = uct_wimm_ep_put_imm_short(uct_ep, req->send.buffer,
+                                           req->send.length, put->remote_addr,
+                                           tl_rkey, put->imm);
+        if (status == UCS_OK) {
+            req->send.state.dt.offset = req->send.length;
+        }
+
+        return status;
+    case UCP_WIMM_PUT_BCOPY:
+        return ucp_wimm_put_post_bcopy(req, uct_ep, attr, tl_rkey);
+    default:
+        return ucp_wimm_put_post_zcopy(req, uct_ep, lane, attr, tl_rkey);
+    }
+}
+
+/* The endpoint is not connected: UCP keeps the request until it is. A stub of one
+ * that failed answers with an error. */
+static ucs_status_t ucp_wimm_put_wait_for_wireup(ucp_request_t *req,
+                                                 uct_ep_h uct_ep)
+{
+    ucp_wimm_put_t *put = ucp_wimm_req_put(req);
+    ucs_status_t status = uct_ep_put_short(uct_ep, NULL, 0, 0, 0);
+
+    if (status != UCS_ERR_NO_RESOURCE) {
+        return (status == UCS_OK) ? UCS_ERR_UNSUPPORTED : status;
+    }
+
+    if (put->flags & UCP_WIMM_PUT_FLAG_WIREUP) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    status = ucp_wimm_wireup_enter(&put->wimm->native->wireup, req->send.ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    put->flags |= UCP_WIMM_PUT_FLAG_WIREUP;
+    ++put->wimm->stats.wireup;
+    return UCS_ERR_NO_RESOURCE;
+}
+
+static void ucp_wimm_put_failed(ucp_request_t *req, ucs_status_t status)
+{
+    /* Completes it, at once or with the last message in flight */
+    ucp_request_send_state_ff(req, status);
+}
+
+static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
+{
+    ucp_request_t *req  = ucs_container_of(self, ucp_request_t, send.uct);
+    ucp_wimm_put_t *put = ucp_wimm_req_put(req);
+    ucp_ep_h ep         = req->send.ep;
+    ucp_lane_index_t lane;
+    ucs_status_t status;
+    uct_ep_h uct_ep;
+
+    /* Looked up anew: the connection may have changed it */
+    lane = ucp_wimm_ep_lane(put->wimm->native, ep);
+    if (ucs_unlikely(lane == UCP_NULL_LANE)) {
+        if (!ucp_wimm_ep_is_placeholder(ep)) {
+            ucp_wimm_put_failed(req, UCS_ERR_UNSUPPORTED);
+            return UCS_OK;
+        }
+
+        lane = 0;
+    }
+
+    req->send.lane = lane;
+    uct_ep         = ucp_wimm_ep_uct_ep(ep, lane);
+    if (ucs_unlikely(!ucp_wimm_is_connected(ep, lane, uct_ep))) {
+        status = ucp_wimm_put_wait_for_wireup(req, uct_ep);
+        if (status != UCS_ERR_NO_RESOURCE) {
+            ucp_wimm_put_failed(req, status);
+            return UCS_OK;
+        }
+
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    status = ucp_wimm_put_post(req, uct_ep, lane);
+    if (status == UCS_OK) {
+        if (req->send.state.uct_comp.count == 0) {
+            ucp_wimm_put_completion(&req->send.state.uct_comp);
+        } else {
+            ucp_wimm_put_leave_wireup(req);
+        }
+
+        return UCS_OK;
+    } else if (status == UCS_INPROGRESS) {
+        return UCS_INPROGRESS;
+    } else if (status != UCS_ERR_NO_RESOURCE) {
+        ucp_wimm_put_failed(req, status);
+        return UCS_OK;
+    } else if (put->queued_on == uct_ep) {
+        return UCS_ERR_NO_RESOURCE; /* It stays where it is */
+    }
+
+    /* Not by UCP, which does not know about slots. If it can be posted after all,
+     * we are called again. */
+    status = uct_wimm_ep_imm_pending_add(uct_ep, self);
+    if (status != UCS_OK) {
+        return UCS_INPROGRESS;
+    }
+
+    put->queued_on         = uct_ep;
+    req->send.pending_lane = lane;
+    ucp_wimm_put_leave_wireup(req);
+    return UCS_OK;
+}
+
+static ucs_status_t ucp_wimm_put_check(ucp_ep_h ep, const void *buffer,
+                                       size_t length, ucp_datatype_t datatype,
+                                       ucs_memory_type_t mem_type,
+                                       ucp_rkey_h rkey, ucp_mem_h memh)
+{
+    const void *end;
+
+    UCP_WIMM_CHECK_PARAM(buffer != NULL, UCS_ERR_INVALID_PARAM,
+                         "the buffer of a notified put is NULL");
+    UCP_WIMM_CHECK_PARAM(rkey != NULL, UCS_ERR_INVALID_PARAM,
+                         "the remote key of a notified put is NULL");
+    UCP_WIMM_CHECK_PARAM(
+            ucp_wimm_rkey_is_of(rkey, ep), UCS_ERR_INVALID_PARAM,
+            "the remote key %p was unpacked on another endpoint than"
+            " %p",
+            rkey, ep);
+    if ((memh == NULL) || !UCP_DT_IS_CONTIG(datatype)) {
+        return UCS_OK;
+    }
+
+    UCP_WIMM_CHECK_PARAM(
+            memh->mem_type == mem_type, UCS_ERR_INVALID_PARAM,
+            "the memory handle %p is for %s memory, but the put is of"
+            " %s memory",
+            memh, ucs_memory_type_names[memh->mem_type],
+            ucs_memory_type_names[mem_type]);
+    end = UCS_PTR_BYTE_OFFSET(ucp_memh_address(memh), ucp_memh_length(memh));
+    UCP_WIMM_CHECK_PARAM(
+            (buffer >= ucp_memh_address(memh)) &&
+                    (UCS_PTR_BYTE_OFFSET(buffer, length) <= end),
+            UCS_ERR_INVALID_PARAM,
+            "the memory handle %p does not cover the %zu bytes at %p", memh,
+            length, buffer);
+    return UCS_OK;
+}
+
+static UCS_F_NOINLINE ucs_status_ptr_t
+ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
+                     size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
+                     uint32_t imm, const ucp_request_param_t *param)
+{
+    ucp_datatype_t datatype = ucp_request_param_datatype(param);
+    ucp_mem_h memh          = NULL;
+    ucp_lane_index_t lane;
+    ucs_memory_type_t mem_type;
+    ucp_request_t *req;
+    ucp_wimm_put_t *put;
+    ucs_status_t status;
+    uct_ep_h uct_ep;
+    size_t length;
+
+    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) {
+        return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
+    }
+
+    UCP_WIMM_CHECK_PARAM(
+            !(param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE) ||
+                    (param->memory_type <= UCS_MEMORY_TYPE_UNKNOWN),
+            UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM), "there is no memory type %d",
+            param->memory_type);
+    if (UCP_DT_IS_CONTIG(datatype)) {
+        length = ucp_contig_dt_length(datatype, count);
+    } else if (UCP_DT_IS_IOV(datatype)) {
+        UCP_WIMM_CHECK_PARAM((buffer != NULL) || (count == 0),
+                             UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
+                             "the buffer of a notified put is NULL");
+        length = ucp_wimm_iov_length(buffer, count);
+    } else {
+        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    }
+
+    mem_type = UCS_MEMORY_TYPE_HOST;
+    if (length > 0) {
+        if (param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) {
+            memh = param->memh;
+        }
+
+        mem_type = ucp_request_get_memory_type(
+                ep->worker->context,
+                UCP_DT_IS_IOV(datatype) ?
+                        ((const ucp_dt_iov_t *)buffer)->buffer :
+                        buffer,
+                length, param);
+        status = ucp_wimm_put_check(ep, buffer, length, datatype, mem_type,
+                                    rkey, memh);
+        if (status != UCS_OK) {
+            return UCS_STATUS_PTR(status);
+        }
+    }
+
+    lane = ucp_wimm_ep_lane(wimm->native, ep);
+    if (lane == UCP_NULL_LANE) {
+        if (!ucp_wimm_ep_is_placeholder(ep)) {
+            return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+        }
+
+        lane = 0;
+    }
+
+    req = ucp_request_get_param(ep->worker, param,
+                                { return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY); });
+
+    ++wimm->stats.puts;
+    ++wimm->stats.requests;
+    ++wimm->refcount;
+    req->flags             = 0;
+    req->status            = UCS_INPROGRESS;
+    req->send.ep           = ep;
+    req->send.buffer       = (void *)buffer;
+    req->send.datatype     = datatype;
+    req->send.mem_type     = mem_type;
+    req->send.length       = length;
+    req->send.lane         = lane;
+    req->send.pending_lane = UCP_NULL_LANE;
+    req->send.uct.func     = ucp_wimm_put_progress;
+    ucp_request_send_state_init(req, datatype, count);
+    req->send.state.dt.offset       = 0;
+    req->send.state.uct_comp.func   = ucp_wimm_put_completion;
+    req->send.state.uct_comp.count  = 0;
+    req->send.state.uct_comp.status = UCS_OK;
+
+    put              = ucp_wimm_req_put(req);
+    put->wimm        = wimm;
+    put->remote_addr = remote_addr;
+    put->rkey        = rkey;
+    put->memh        = UCP_DT_IS_CONTIG(datatype) ? memh : NULL;
+    put->queued_on   = NULL;
+    put->imm         = imm;
+    put->flags       = 0;
+
+    uct_ep = ucp_wimm_ep_uct_ep(ep, lane);
+    if (ucp_wimm_is_connected(ep, lane, uct_ep) &&
+        ucp_wimm_wireup_defer(&wimm->native->wireup, ep, &req->send.uct)) {
+        ucp_worker_flush_ops_count_inc(ep->worker);
+    } else {
+        ucp_request_send(req);
+    }
+
+    if (req->flags & UCP_REQUEST_FLAG_COMPLETED) {
+        ucp_request_imm_cmpl_param(param, req, send);
+    }
+
+    ucp_request_set_send_callback_param(param, req, send);
+    return req + 1;
+}
+
+ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
+                                     const void *buffer, size_t count,
+                                     uint64_t remote_addr, ucp_rkey_h rkey,
+                                     uint32_t imm,
+                                     const ucp_request_param_t *param)
+{
+    ucp_wimm_native_t *native = wimm->native;
+    uct_rkey_t tl_rkey        = UCT_INVALID_RKEY;
+    ucp_lane_index_t lane;
+    ucs_status_t status;
+    uct_ep_h uct_ep;
+
+    /* What can be posted at once, and completes with that */
+    if (ucs_likely(
+                !(param->op_attr_mask &
+                  (UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                   UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) &&
+                ucp_wimm_wireup_is_empty(&native->wireup) &&
+                ((ep->worker->context->num_mem_type_detect_mds == 0) ||
+                 (count == 0)))) {
+        lane = ucp_wimm_ep_lane(native, ep);
+        if (ucs_unlikely(lane == UCP_NULL_LANE)) {
+            goto slow;
+        }
+
+        uct_ep = ucp_wimm_ep_uct_ep(ep, lane);
+        if (ucs_unlikely(
+                    !ucp_wimm_is_connected(ep, lane, uct_ep) ||
+                    (count >
+                     ucp_ep_get_iface_attr(ep, lane)->cap.put.max_short))) {
+            goto slow;
+        }
+
+        if (count > 0) {
+            if (ucs_unlikely((buffer == NULL) || (rkey == NULL) ||
+                             !ucp_wimm_rkey_is_of(rkey, ep))) {
+                goto slow; /* It finds the words */
+            }
+
+            status = ucp_wimm_ep_tl_rkey(ep, lane, rkey, &tl_rkey);
+            if (ucs_unlikely(status != UCS_OK)) {
+                return UCS_STATUS_PTR(status);
+            }
+        }
+
+        status = uct_wimm_ep_put_imm_short(uct_ep, buffer, count, remote_addr,
+                                           tl_rkey, imm);
+        if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
+            wimm->stats.puts += (status == UCS_OK);
+            return UCS_STATUS_PTR(status);
+        }
+    }
+
+slow:
+    return ucp_wimm_put_request(wimm, ep, buffer, count, remote_addr, rkey, imm,
+                                param);
+}
+
+/* Issue a put that was deferred while UCP replayed its queue */
+static void ucp_wimm_put_issue(uct_pending_req_t *self)
+{
+    ucp_request_t *req = ucs_container_of(self, ucp_request_t, send.uct);
+
+    ucp_worker_flush_ops_count_dec(req->send.ep->worker);
+    ucp_request_send(req);
+}
+
+
+/*
+ * Worker and endpoints, for the other files
+ */
+
+void ucp_wimm_native_enter(ucp_worker_h worker)
+{
+    UCP_WORKER_THREAD_CS_ENTER_CONDITIONAL(worker);
+}
+
+void ucp_wimm_native_leave(ucp_worker_h worker)
+{
+    UCP_WORKER_THREAD_CS_EXIT_CONDITIONAL(worker);
+}
+
+int ucp_wimm_native_in_progress(ucp_worker_h worker)
+{
+    return worker->inprogress != 0;
+}
+
+size_t ucp_wimm_native_request_size(void)
+{
+    return sizeof(ucp_request_t);
+}
+
+ucp_context_h ucp_wimm_native_context(ucp_worker_h worker)
+{
+    return worker->context;
+}
+
+int ucp_wimm_native_has_rma(ucp_worker_h worker)
+{
+    return !!(worker->context->config.features & UCP_FEATURE_RMA);
+}
+
+uct_worker_h ucp_wimm_native_uct_worker(ucp_worker_h worker)
+{
+    return worker->uct;
+}
+
+uint64_t ucp_wimm_native_worker_id(ucp_worker_h worker)
+{
+    return worker->uuid;
+}
+
+unsigned ucp_wimm_native_num_eps(ucp_worker_h worker)
+{
+    return worker->num_all_eps;
+}
+
+uint64_t ucp_wimm_native_num_failures(ucp_worker_h worker)
+{
+    return ucp_wimm_worker_failures(worker);
+}
+
+uint64_t ucp_wimm_native_num_closures(ucp_worker_h worker)
+{
+    return ucp_wimm_worker_closures(worker);
+}
+
+int ucp_wimm_native_ep_is_of(ucp_worker_h worker, ucp_ep_h ep)
+{
+    return ep->worker == worker;
+}
+
+int ucp_wimm_native_ep_is_open(ucp_ep_h ep)
+{
+    return (ep->flags & (UCP_EP_FLAG_USED | UCP_EP_FLAG_CLOSED)) ==
+           UCP_EP_FLAG_USED;
+}
+
+int ucp_wimm_native_ep_is_failed(ucp_ep_h ep)
+{
+    return !!(ep->flags & UCP_EP_FLAG_FAILED);
+}
+
+ucs_status_t ucp_wimm_native_purge_status(uct_pending_purge_callback_t cb,
+                                          void *arg)
+{
+    return ucp_wimm_purge_status(cb, arg);
+}
+
+ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep)
+{
+    ucs_list_link_t *lists[] = { &worker->all_eps, &worker->internal_eps };
+    ucp_ep_h found           = NULL;
+    ucp_wimm_ep_ext_t *ext;
+    ucp_ep_h ep;
+    unsigned i;
+
+    /* UCX's thread may add endpoints meanwhile */
+    UCS_ASYNC_BLOCK(&worker->async);
+    for (i = 0; i < ucs_static_array_size(lists); ++i) {
+        ucp_wimm_for_each_ep(ep, ext, lists[i])
+        {
+            if ((found == NULL) &&
+                (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
+                (ucp_ep_lookup_lane(ep, uct_ep) != UCP_NULL_LANE)) {
+                found = ep;
+            }
+        }
+    }
+    UCS_ASYNC_UNBLOCK(&worker->async);
+
+    return found;
+}
+
+int ucp_wimm_native_has_ep(ucp_worker_h worker, ucp_ep_h ep)
+{
+    int found = 0;
+    ucp_wimm_ep_ext_t *ext;
+    ucp_ep_h other;
+
+    UCS_ASYNC_BLOCK(&worker->async);
+    ucp_wimm_for_each_ep(other, ext, &worker->all_eps)
+    {
+        found |= (other == ep);
+    }
+    UCS_ASYNC_UNBLOCK(&worker->async);
+
+    return found && ucp_wimm_native_ep_is_open(ep);
+}
+
+void ucp_wimm_native_for_each_open_ep(ucp_worker_h worker,
+                                      void (*cb)(ucp_ep_h ep, uct_ep_h uct_ep,
+                                                 void *arg),
+                                      void *arg)
+{
+    ucp_wimm_ep_ext_t *ext;
+    ucp_lane_index_t lane;
+    uct_ep_h uct_ep;
+    ucp_ep_h ep;
+
+    UCS_ASYNC_BLOCK(&worker->async);
+    ucp_wimm_for_each_ep(ep, ext, &worker->all_eps)
+    {
+        if (!ucp_wimm_native_ep_is_open(ep) ||
+            (ep->cfg_index == UCP_WORKER_CFG_INDEX_NULL)) {
+            continue;
+        }
+
+        lane   = ucp_wimm_ep_find_lane(ep);
+        uct_ep = (lane == UCP_NULL_LANE) ? NULL : ucp_wimm_ep_uct_ep(ep, lane);
+        if ((uct_ep != NULL) && !ucp_wimm_is_connected(ep, lane, uct_ep)) {
+            uct_ep = NULL;
+        }
+
+        cb(ep, uct_ep, arg);
+    }
+    UCS_ASYNC_UNBLOCK(&worker->async);
+}
+
+
+void ucp_wimm_native_for_each_iface(ucp_worker_h worker,
+                                    void (*cb)(uct_iface_h iface, void *arg),
+                                    void *arg)
+{
+    ucp_worker_iface_t *wiface;
+    unsigned i;
+
+    for (i = 0; i < worker->num_ifaces; ++i) {
+        wiface = worker->ifaces[i];
+        if ((wiface != NULL) && (wiface->iface != NULL) &&
+            ucp_wimm_rsc_is_wimm(worker, wiface->rsc_index)) {
+            cb(wiface->iface, arg);
+        }
+    }
+}
+
+ucs_status_t ucp_wimm_native_init(ucp_wimm_h wimm)
+{
+    ucp_wimm_native_t *native = ucs_calloc(1, sizeof(*native),
+                                           "ucp_wimm_native");
+
+    if (native == NULL) {
+        ucs_error("failed to allocate memory to attach to a worker");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    ucp_wimm_wireup_init(&native->wireup, ucp_wimm_put_issue);
+    wimm->native = native;
+    return UCS_OK;
+}
+
+void ucp_wimm_native_cleanup(ucp_wimm_h wimm)
+{
+    ucp_wimm_wireup_cleanup(&wimm->native->wireup);
+    ucs_free(wimm->native);
+    wimm->native = NULL;
+}
+
+void ucp_wimm_native_ep_info(ucp_wimm_h wimm, ucp_ep_h ep,
+                             ucp_wimm_ep_info_t *info)
+{
+    ucp_lane_index_t lane = ucp_wimm_ep_lane(wimm->native, ep);
+    uct_ep_h uct_ep;
+
+    memset(info, 0, sizeof(*info));
+    if (lane == UCP_NULL_LANE) {
+        info->is_placeholder = ucp_wimm_ep_is_placeholder(ep);
+        return;
+    }
+
+    info->has_lane     = 1;
+    info->puts_covered = ucp_wimm_ep_puts_ride_on(ep, lane);
+    uct_ep             = ucp_wimm_ep_uct_ep(ep, lane);
+    if (ucp_wimm_is_connected(ep, lane, uct_ep)) {
+        info->uct_ep = uct_ep;
+    }
+}

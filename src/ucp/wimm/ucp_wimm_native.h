@@ -1,0 +1,85 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifndef UCP_WIMM_NATIVE_H_
+#define UCP_WIMM_NATIVE_H_
+
+#include "ucp_wimm_int.h"
+
+#include <uct/api/uct.h>
+
+
+ucs_status_t ucp_wimm_native_init(ucp_wimm_h wimm);
+
+/* The last operation is done: free what they needed */
+void ucp_wimm_native_cleanup(ucp_wimm_h wimm);
+
+ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
+                                     const void *buffer, size_t count,
+                                     uint64_t remote_addr, ucp_rkey_h rkey,
+                                     uint32_t imm,
+                                     const ucp_request_param_t *param);
+
+/* What is known about an endpoint that is open */
+typedef struct ucp_wimm_ep_info {
+    int has_lane;       /* UCP chose the transport */
+    int is_placeholder; /* UCP has not chosen anything yet */
+    int puts_covered;   /* Plain puts use no other lane */
+    uct_ep_h uct_ep;    /* Of the lane; NULL if it is not connected */
+} ucp_wimm_ep_info_t;
+
+void ucp_wimm_native_ep_info(ucp_wimm_h wimm, ucp_ep_h ep,
+                             ucp_wimm_ep_info_t *info);
+
+/* Call @a cb for each interface of the transport */
+void ucp_wimm_native_for_each_iface(ucp_worker_h worker,
+                                    void (*cb)(uct_iface_h iface, void *arg),
+                                    void *arg);
+
+/* What this was built for: ucp_context_query() tells what is loaded */
+size_t ucp_wimm_native_request_size(void);
+
+ucp_context_h ucp_wimm_native_context(ucp_worker_h worker);
+
+/* Whether the worker's context has UCP_FEATURE_RMA */
+int ucp_wimm_native_has_rma(ucp_worker_h worker);
+
+uct_worker_h ucp_wimm_native_uct_worker(ucp_worker_h worker);
+
+/* Tells a worker from another one that had its address before */
+uint64_t ucp_wimm_native_worker_id(ucp_worker_h worker);
+
+/* How many endpoints the worker has */
+unsigned ucp_wimm_native_num_eps(ucp_worker_h worker);
+
+/* How many endpoints of the worker failed, or were closed, so far */
+uint64_t ucp_wimm_native_num_failures(ucp_worker_h worker);
+
+uint64_t ucp_wimm_native_num_closures(ucp_worker_h worker);
+
+/* Whether the program has an endpoint, and has not closed it */
+int ucp_wimm_native_ep_is_open(ucp_ep_h ep);
+
+int ucp_wimm_native_ep_is_failed(ucp_ep_h ep);
+
+/* As _is_open, of an endpoint that may have been freed */
+int ucp_wimm_native_has_ep(ucp_worker_h worker, ucp_ep_h ep);
+
+/* The endpoint with this UCT endpoint in a lane, or NULL. UCP has no map of them. */
+ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep);
+
+/* Call @a cb for each open endpoint, with the UCT endpoint of its lane for notified
+ * puts, or NULL if that is not connected or was given up */
+void ucp_wimm_native_for_each_open_ep(ucp_worker_h worker,
+                                      void (*cb)(ucp_ep_h ep, uct_ep_h uct_ep,
+                                                 void *arg),
+                                      void *arg);
+
+/* The status with which UCP purges a failed endpoint */
+ucs_status_t ucp_wimm_native_purge_status(uct_pending_purge_callback_t cb,
+                                          void *arg);
+
+#endif

@@ -1,0 +1,183 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#include "ucp_test.h"
+
+#include <cstdlib>
+
+
+ucp_request_param_t put_request::param()
+{
+    ucp_request_param_t param = {};
+
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                         UCP_OP_ATTR_FIELD_USER_DATA;
+    param.cb.send   = callback;
+    param.user_data = this;
+    return param;
+}
+
+void put_request::callback(void *, ucs_status_t status, void *arg)
+{
+    put_request *self = static_cast<put_request *>(arg);
+
+    self->status = status;
+    ++self->num_callbacks;
+    if (self->on_done) {
+        self->on_done();
+    }
+}
+
+void ucp_test::TearDown()
+{
+    /* Closed by all at once: a peer may have to answer */
+    std::vector<ucs_status_ptr_t> requests;
+    ucp_request_param_t param = {};
+
+    for (auto &e : m_entities) {
+        while (e->num_eps() > 0) {
+            requests.push_back(ucp_ep_close_nbx(e->release_ep(), &param));
+        }
+    }
+
+    for (ucs_status_ptr_t request : requests) {
+        wait(request);
+    }
+
+    m_entities.clear();
+    test_base::TearDown();
+}
+
+ucp_entity &ucp_test::create(const ucp_entity::params &p)
+{
+    m_entities.push_back(std::unique_ptr<ucp_entity>(new ucp_entity(p)));
+    return *m_entities.back();
+}
+
+void ucp_test::create_pair(ucp_entity::params p, ucp_err_handling_mode_t mode,
+                           bool two_sided)
+{
+    const char *peer_device = getenv("WIMM_TEST_PEER_DEVICE");
+
+    create(p);
+    if (peer_device != nullptr) {
+        p.device = peer_device;
+    }
+    create(p);
+
+    if (p.conn == connection::ADDRESS) {
+        sender().connect_address(receiver(), mode);
+        if (two_sided) {
+            receiver().connect_address(sender(), mode);
+        }
+        return;
+    }
+
+    receiver().listen();
+    connect(sender(), receiver(), mode);
+}
+
+void ucp_test::connect(ucp_entity &from, ucp_entity &to,
+                       ucp_err_handling_mode_t mode)
+{
+    size_t num_eps = to.num_eps();
+
+    from.connect_listener(to, mode);
+    ASSERT_TRUE(wait_for([&] { return to.num_eps() > num_eps; }));
+    ASSERT_TRUE(wait_native(from, from.num_eps() - 1));
+}
+
+void ucp_test::progress()
+{
+    for (auto &e : m_entities) {
+        e->progress();
+    }
+}
+
+bool ucp_test::wait_for(const std::function<bool()> &condition, double seconds)
+{
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::duration<double>(seconds);
+
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() >= end) {
+            ADD_FAILURE() << "did not happen in " << seconds << " s";
+            return false;
+        }
+        progress();
+    }
+
+    return true;
+}
+
+bool ucp_test::wait_arrivals(ucp_entity &e, size_t count)
+{
+    return wait_for([&] { return e.arrivals.size() >= count; });
+}
+
+ucs_status_t ucp_test::wait(ucs_status_ptr_t request)
+{
+    if (!UCS_PTR_IS_PTR(request)) {
+        return UCS_PTR_STATUS(request);
+    }
+
+    wait_for([&] {
+        return ucp_request_check_status(request) != UCS_INPROGRESS;
+    });
+    ucs_status_t status = ucp_request_check_status(request);
+    ucp_request_free(request);
+    return status;
+}
+
+ucs_status_t ucp_test::wait(put_request &r)
+{
+    ucs_status_t status = wait(r.ptr);
+
+    if (UCS_PTR_IS_PTR(r.ptr)) {
+        EXPECT_EQ(1u, r.num_callbacks);
+        EXPECT_STATUS(status, r.status);
+    }
+
+    r.ptr = UCS_STATUS_PTR(status);
+    return status;
+}
+
+bool ucp_test::wait_native(ucp_entity &e, size_t ep_index)
+{
+    return wait_for([&] {
+        ucp_wimm_ep_attr_t attr;
+
+        attr.field_mask = UCP_WIMM_EP_ATTR_FIELD_WAY;
+        EXPECT_OK(ucp_wimm_ep_query(e.wimm(), e.ep(ep_index), &attr));
+        return attr.way == UCP_WIMM_WAY_NATIVE;
+    });
+}
+
+ucs_status_t ucp_test::flush(ucp_entity &e, size_t ep_index)
+{
+    ucp_request_param_t param = {};
+
+    return wait(ucp_ep_flush_nbx(e.ep(ep_index), &param));
+}
+
+ucs_status_t ucp_test::close(ucp_entity &e, size_t ep_index, unsigned flags)
+{
+    ucp_request_param_t param = {};
+
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags        = flags;
+    return wait(ucp_ep_close_nbx(e.release_ep(ep_index), &param));
+}
+
+ucp_wimm_attr_t ucp_test::query(ucp_entity &e)
+{
+    ucp_wimm_attr_t attr;
+
+    attr.field_mask = UCP_WIMM_ATTR_FIELD_CAP | UCP_WIMM_ATTR_FIELD_QUEUE |
+                      UCP_WIMM_ATTR_FIELD_COUNTERS;
+    EXPECT_OK(ucp_wimm_query(e.wimm(), &attr));
+    return attr;
+}
