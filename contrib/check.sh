@@ -40,7 +40,7 @@ clang_build=$WIMM_TOP/build-clang
 asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
-suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uct
+suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uct ucp
         selection clients wire stress conformance demo)
 
 # Longest time for one suite, in seconds: about ten times what it takes, but those of
@@ -193,6 +193,18 @@ conformance_run() {
     WIMM_VM_MEMORY=12000 wimm_on_device single 2400 \
         "$WIMM_TOP/test/conformance/run.sh" "$1" "$dir/gtest_$1" "$dir/$1.log"
     tap_is "UCX's tests ran on $1: exit status" $? 0
+}
+
+# Then what connects in the several ways, with packets that cross a wire
+suite_ucp() {
+    wimm_on_device single 900 "$gcc_build/test/gtest/gtest_ucp"
+    tap_is "on one device: exit status" $? 0
+    if wimm_need_vm; then
+        WIMM_TEST_DEVICE=rxe0 WIMM_TEST_PEER_DEVICE=rxe1 wimm_on_device pair 900 \
+            "$gcc_build/test/gtest/gtest_ucp" --gtest_filter='all/*:-*several_messages*'
+        tap_is "between two devices: exit status" $? 0
+    fi
+    tap_done
 }
 
 # What rc_verbs passes, wimm has to pass. What rc_verbs does was recorded in the VM;

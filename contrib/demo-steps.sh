@@ -10,6 +10,7 @@ set -u
 build=${1:?the build folder}
 wimm_run=$build/src/tools/wimm-run
 pingpong=$build/examples/uct_wimm_pingpong
+ucp_pingpong=$build/examples/ucp_wimm_pingpong
 # The caller's settings are for the caller's programs
 unset "${!UCX_@}"
 scratch=$(mktemp -d)
@@ -113,6 +114,14 @@ ucp_perftest() {
     row "UCP $test (ucx_perftest)" "$size B" "$(perftest_field "$3") $4, $lanes"
 }
 
+# pingpong_row WHAT SIZE: of what $scratch/client says
+pingpong_row() {
+    row "$1" "$2" \
+        "$(sed -n 's/^half round trip: median \([0-9.]*\) us.*/\1/p' \
+            "$scratch/client") us median, $(sed -n \
+            's/^\([0-9]*\) notifications.*/\1/p' "$scratch/client") notified, 0 bad"
+}
+
 uct_perftest put_lat 8
 ucp_perftest ucp_put_lat 8 2 "us median"
 ucp_perftest ucp_put_bw 65536 5 "MB/s"
@@ -124,10 +133,27 @@ both "ping-pong" 18515 \
     "$wimm_run" "$pingpong" -d "$client_dev" 127.0.0.1
 sed 's/^/   /' "$scratch/client"
 grep -q ' arrived, 0 bad' "$scratch/client" || fail "ping-pong: wrong data"
-row "notified put, ping-pong" "8 B" \
-    "$(sed -n 's/^half round trip: median \([0-9.]*\) us.*/\1/p' \
-        "$scratch/client") us median, $(sed -n \
-        's/^\([0-9]*\) notifications.*/\1/p' "$scratch/client") notified, 0 bad"
+pingpong_row "notified put, ping-pong" "8 B"
+
+# Linked with libucp_wimm, so it needs no wimm-run
+dgid_check=$(UCX_TLS=wimm "$wimm_run" --print true | grep -o 'UCX_UD_VERBS_ETH_DGID_CHECK=.')
+ucp_pingpong() {
+    local size=$1
+
+    echo "-- notified puts through UCP: ucp_wimm_pingpong, UCX_TLS=wimm,ud_verbs:aux," \
+         "$client_dev to $server_dev"
+    both "ping-pong through UCP" 18516 \
+        env UCX_TLS=wimm,ud_verbs:aux ${dgid_check:+"$dgid_check"} \
+            "UCX_NET_DEVICES=$server_dev" "$ucp_pingpong" -s "$size" -- \
+        env UCX_TLS=wimm,ud_verbs:aux ${dgid_check:+"$dgid_check"} \
+            "UCX_NET_DEVICES=$client_dev" "$ucp_pingpong" -s "$size" 127.0.0.1
+    sed 's/^/   /' "$scratch/client"
+    grep -q ' arrived, 0 bad, by RDMA WRITE WITH IMMEDIATE' "$scratch/client" ||
+        fail "ping-pong through UCP: wrong data, or not over wimm"
+    pingpong_row "UCP notified put, ping-pong" "$size B"
+}
+ucp_pingpong 8
+ucp_pingpong 65536
 
 echo
 echo "  what                                    size  result"

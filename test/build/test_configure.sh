@@ -204,8 +204,14 @@ tap_run "make" make -s -j2 V=0
 tap_run "make install DESTDIR=" make -s install DESTDIR="$tmp/dest"
 cat > "$tmp/expected" <<'LINES'
 bin/wimm-run
+include/ucp_wimm.h
 include/uct/ib/wimm/wimm.h
+lib/libucp_wimm.la
+lib/libucp_wimm.so
+lib/libucp_wimm.so.0
+lib/libucp_wimm.so.0.0.0
 lib/pkgconfig/ucx-ib-wimm.pc
+lib/pkgconfig/ucx-wimm.pc
 lib/ucx/libuct_ib_wimm.la
 lib/ucx/libuct_ib_wimm.so
 lib/ucx/libuct_ib_wimm.so.0
@@ -228,11 +234,20 @@ tap_has "the installed wimm-run finds its module below DESTDIR by itself" "$outp
 output=$(UCX_LOG_LEVEL=info "$installed/bin/wimm-run" ucx_info -v 2>&1)
 tap_has "the installed module loads" "$output" "is registered"
 tap_is "what is installed does not refer to the build tree" \
-    "$(readelf -d "$installed"/lib/ucx/*.so.0.0.0 "$installed"/libexec/wimm/* | grep -F "$tmp/good"
+    "$(readelf -d "$installed"/lib/*.so.0.0.0 "$installed"/lib/ucx/*.so.0.0.0 "$installed"/libexec/wimm/* | grep -F "$tmp/good"
        grep -F "$tmp/good" "$installed"/bin/* "$installed"/lib/pkgconfig/*)" ""
 printf '#include <uct/ib/wimm/wimm.h>\nint main(void) { return 0; }\n' > "$tmp/user.c"
 tap_run "the installed header compiles alone" cc -Wall -Werror -I"$installed/include" \
     ${ucx_prefix:+-isystem "$ucx_prefix/include"} -c -o "$tmp/user.o" "$tmp/user.c"
+
+# Needs no preload: the library brings the module. Below DESTDIR the module is not where it says.
+tap_run "a program of the installed library compiles" cc -Wall -Wextra -Werror -std=c99 -pedantic \
+    -I"$installed/include" ${ucx_prefix:+-isystem "$ucx_prefix/include"} "$top/test/build/user.c" -o "$tmp/user" \
+    -L"$installed/lib" -Wl,-rpath-link,"$installed/lib/ucx" -lucp_wimm -L"$ucx_libdir" -Wl,-rpath,"$ucx_libdir" -lucp
+tap_run "and as C++" c++ -Wall -Wextra -Werror -x c++ -I"$installed/include" \
+    ${ucx_prefix:+-isystem "$ucx_prefix/include"} -c "$top/test/build/user.c" -o "$tmp/user.o"
+output=$(LD_LIBRARY_PATH=$installed/lib:$installed/lib/ucx UCX_TLS=self "$tmp/user" 2>&1)
+tap_is "it runs, and attaches" "$output" "attached, 32 bits"
 
 tap_run "make uninstall" make -s uninstall DESTDIR="$tmp/dest"
 tap_is "uninstall leaves nothing" "$(find "$tmp/dest" ! -type d)" ""
