@@ -489,7 +489,9 @@ void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
     ucs_status_t status   = UCS_ERR_INVALID_PARAM;
     uint64_t length;
 
-    if ((ep == NULL) || !uct_wimm_ep_is_usable(ep)) {
+    /* A length belongs to a notification, which is delivered all the same */
+    if ((ep == NULL) ||
+        (!uct_wimm_ep_is_usable(ep) && (op != UCT_WIMM_CTRL_LENGTH))) {
         return;
     }
 
@@ -497,7 +499,8 @@ void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
     ++ep->counters.ctrl_received;
 
     if (wc->byte_len != ((op == UCT_WIMM_CTRL_LENGTH) ? sizeof(length) : 0)) {
-        uct_wimm_iface_protocol_error(ep, wc, "control message of a wrong length");
+        uct_wimm_iface_protocol_error(ep, wc,
+                                      "control message of a wrong length");
         return;
     }
 

@@ -481,24 +481,34 @@ unsigned uct_wimm_pending_progress_cancels(uct_wimm_iface_t *iface,
     return count;
 }
 
-/* The endpoint is destroyed */
+/* Take the first one of an endpoint out. @return NULL if there is none. */
+static uct_wimm_flush_req_t *uct_wimm_ep_pull_cancel(uct_wimm_iface_t *iface,
+                                                     uct_wimm_ep_t *ep)
+{
+    uct_pending_req_priv_queue_t *priv;
+    uct_wimm_flush_req_t *req;
+    ucs_queue_iter_t iter;
+
+    ucs_queue_for_each_safe(priv, iter, &iface->dispatch.cancels, queue_elem) {
+        req = ucs_container_of(priv, uct_wimm_flush_req_t, super.priv);
+        if (req->ep == ep) {
+            ucs_queue_del_iter(&iface->dispatch.cancels, iter);
+            return req;
+        }
+    }
+
+    return NULL;
+}
+
+/* The endpoint is destroyed. A completion may destroy others: all that are left are
+ * always in the queue. */
 static void uct_wimm_ep_purge_cancels(uct_wimm_iface_t *iface,
                                       uct_wimm_ep_t *ep)
 {
-    ucs_queue_head_t list;
-    uct_pending_req_priv_queue_t *priv;
     uct_wimm_flush_req_t *req;
     uct_completion_t *comp;
 
-    ucs_queue_head_init(&list);
-    ucs_queue_splice(&list, &iface->dispatch.cancels);
-    ucs_queue_for_each_extract(priv, &list, queue_elem, 1) {
-        req = ucs_container_of(priv, uct_wimm_flush_req_t, super.priv);
-        if (req->ep != ep) {
-            uct_pending_req_queue_push(&iface->dispatch.cancels, &req->super);
-            continue;
-        }
-
+    while ((req = uct_wimm_ep_pull_cancel(iface, ep)) != NULL) {
         comp = req->comp;
         ucs_mpool_put_inline(req);
         --iface->deferred;
