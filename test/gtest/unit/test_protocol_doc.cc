@@ -272,7 +272,8 @@ TEST_F(test_protocol_doc, operations)
         { UCT_WIMM_CTRL_GRANT, "grant" },
         { UCT_WIMM_CTRL_RECLAIM, "reclaim" },
         { UCT_WIMM_CTRL_RETURN, "return" },
-        { UCT_WIMM_CTRL_SLOTS, "slots" }
+        { UCT_WIMM_CTRL_SLOTS, "slots" },
+        { UCT_WIMM_CTRL_LENGTH, "length" }
     };
 
     ASSERT_EQ(ops.size() + 1, rows.size());
