@@ -132,11 +132,13 @@ TEST_F(test_announce, twice_closes_the_connection)
 
     ASSERT_OK(uct_wimm_ep_announce(sender().ep(), 1000));
     ASSERT_OK(uct_wimm_ep_announce(sender().ep(), 1000));
+    ASSERT_OK(notify(sender(), 0, 1));
     expect_error("control message, 8 bytes; closing the connection");
     allow_error("completion with error");
     allow_error("endpoint failed");
     wait_sent(sender());
     ASSERT_TRUE(wait_for([&]() { return !receiver().errors.empty(); }));
+    progress_rounds();
     EXPECT_EQ(0u, sink.count());
 }
 

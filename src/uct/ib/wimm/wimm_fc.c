@@ -538,6 +538,10 @@ void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
 
     if (status != UCS_OK) {
         uct_wimm_iface_protocol_error(ep, wc, "unknown control message");
+        if (op == UCT_WIMM_CTRL_LENGTH) {
+            /* The length of the next notification is not known */
+            uct_wimm_imm_lost(iface, ep, UCS_ERR_CONNECTION_RESET);
+        }
     }
 }
 

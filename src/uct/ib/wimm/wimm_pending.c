@@ -437,43 +437,38 @@ static ucs_status_t uct_wimm_ep_flush_cancel(uct_wimm_iface_t *iface,
 unsigned uct_wimm_pending_progress_cancels(uct_wimm_iface_t *iface,
                                            unsigned rx_count)
 {
+    size_t left    = ucs_queue_length(&iface->dispatch.cancels);
     unsigned count = 0;
-    ucs_queue_head_t list;
     uct_pending_req_priv_queue_t *priv;
     uct_wimm_flush_req_t *req;
     uct_completion_t *comp;
     ucs_status_t status;
 
-    ucs_queue_head_init(&list);
-    ucs_queue_splice(&list, &iface->dispatch.cancels);
-    while (!ucs_queue_is_empty(&list)) {
-        priv = ucs_queue_pull_elem_non_empty(&list,
+    /* All stay in the queue: completions may destroy the endpoints of any */
+    for (; (left > 0) && !ucs_queue_is_empty(&iface->dispatch.cancels);
+         --left) {
+        priv = ucs_queue_pull_elem_non_empty(&iface->dispatch.cancels,
                                              uct_pending_req_priv_queue_t,
                                              queue_elem);
         req  = ucs_container_of(priv, uct_wimm_flush_req_t, super.priv);
         req->rx_left -= ucs_min(req->rx_left, rx_count);
-        status = UCS_ERR_NO_RESOURCE;
-        if ((rx_count == 0) || (req->rx_left == 0)) {
-            status = uct_wimm_ep_do_flush(iface, req->ep, UCT_FLUSH_FLAG_CANCEL,
-                                          req->comp);
+        if ((rx_count > 0) && (req->rx_left > 0)) {
+            uct_pending_req_queue_push(&iface->dispatch.cancels, &req->super);
+            continue;
         }
 
+        comp   = req->comp;
+        status = uct_wimm_ep_do_flush(iface, req->ep, UCT_FLUSH_FLAG_CANCEL,
+                                      comp);
         if (status == UCS_ERR_NO_RESOURCE) {
             uct_pending_req_queue_push(&iface->dispatch.cancels, &req->super);
             continue;
         }
 
-        comp = req->comp;
         ucs_mpool_put_inline(req);
         --iface->deferred;
         ++count;
         if (status != UCS_INPROGRESS) {
-            /* It may destroy the endpoints of others: these are taken out first */
-            while (!ucs_queue_is_empty(&list)) {
-                ucs_queue_push(&iface->dispatch.cancels,
-                               ucs_queue_pull_non_empty(&list));
-            }
-
             uct_invoke_completion(comp, status);
         }
     }
