@@ -22,6 +22,8 @@
 #include <ucp/core/ucp_worker.inl>
 #include <ucp/dt/dt.inl>
 
+#include <string.h>
+
 #if UCP_API_VERSION < UCP_VERSION(1, 13)
 #  error "UCX 1.13 or newer is needed"
 #endif
@@ -97,6 +99,50 @@ static UCS_F_ALWAYS_INLINE uint64_t ucp_wimm_worker_failures(ucp_worker_h worker
 static UCS_F_ALWAYS_INLINE uint64_t ucp_wimm_worker_closures(ucp_worker_h worker)
 {
     return worker->counters.ep_closures;
+}
+
+
+static inline int ucp_wimm_rsc_is_wimm(ucp_worker_h worker,
+                                       ucp_rsc_index_t rsc_index)
+{
+    return (rsc_index != UCP_NULL_RESOURCE) &&
+           !strcmp(worker->context->tl_rscs[rsc_index].tl_rsc.tl_name, "wimm");
+}
+
+
+/* The lane of an endpoint for notified puts: that of plain puts if that is one of the
+ * transport. UCP_NULL_LANE if there is none. */
+static inline ucp_lane_index_t ucp_wimm_ep_find_lane(ucp_ep_h ep)
+{
+    const ucp_ep_config_key_t *key = &ucp_ep_config(ep)->key;
+    ucp_lane_index_t i, lane;
+
+    /* That of plain puts, if it is one of ours */
+    for (i = 0; (i < UCP_MAX_LANES) && (key->rma_lanes[i] != UCP_NULL_LANE);
+         ++i) {
+        lane = key->rma_lanes[i];
+        if (ucp_wimm_rsc_is_wimm(ep->worker, key->lanes[lane].rsc_index)) {
+            return lane;
+        }
+    }
+
+    for (lane = 0; lane < key->num_lanes; ++lane) {
+        if (ucp_wimm_rsc_is_wimm(ep->worker, key->lanes[lane].rsc_index)) {
+            return lane;
+        }
+    }
+
+    return UCP_NULL_LANE;
+}
+
+
+/* The endpoint of a client that the connection manager has not connected yet: its
+ * only lane is a placeholder for all that it will have */
+static inline int ucp_wimm_ep_is_placeholder(ucp_ep_h ep)
+{
+    const ucp_ep_config_key_t *key = &ucp_ep_config(ep)->key;
+
+    return (key->num_lanes == 1) && (key->cm_lane == 0);
 }
 
 

@@ -16,6 +16,16 @@
 
 size_t ucp_wimm_iov_length(const ucp_dt_iov_t *iov, size_t iovcnt);
 
+/* The first piece that is not empty, of some that have a length */
+static inline const ucp_dt_iov_t *ucp_wimm_iov_first(const ucp_dt_iov_t *iov)
+{
+    while (iov->length == 0) {
+        ++iov;
+    }
+
+    return iov;
+}
+
 /* Copy @a length bytes from @a offset of the first piece on */
 void ucp_wimm_iov_pack(void *dest, const ucp_dt_iov_t *iov, size_t offset,
                        size_t length);

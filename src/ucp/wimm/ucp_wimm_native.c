@@ -66,39 +66,9 @@ static UCS_F_ALWAYS_INLINE ucp_wimm_put_t *ucp_wimm_req_put(ucp_request_t *req)
     return (ucp_wimm_put_t *)(void *)&req->send.rma;
 }
 
-static int ucp_wimm_rsc_is_wimm(ucp_worker_h worker, ucp_rsc_index_t rsc_index)
-{
-    return (rsc_index != UCP_NULL_RESOURCE) &&
-           !strcmp(worker->context->tl_rscs[rsc_index].tl_rsc.tl_name, "wimm");
-}
-
-
 /*
  * Lanes
  */
-
-static ucp_lane_index_t ucp_wimm_ep_find_lane(ucp_ep_h ep)
-{
-    const ucp_ep_config_key_t *key = &ucp_ep_config(ep)->key;
-    ucp_lane_index_t i, lane;
-
-    /* That of plain puts, if it is one of ours */
-    for (i = 0; (i < UCP_MAX_LANES) && (key->rma_lanes[i] != UCP_NULL_LANE);
-         ++i) {
-        lane = key->rma_lanes[i];
-        if (ucp_wimm_rsc_is_wimm(ep->worker, key->lanes[lane].rsc_index)) {
-            return lane;
-        }
-    }
-
-    for (lane = 0; lane < key->num_lanes; ++lane) {
-        if (ucp_wimm_rsc_is_wimm(ep->worker, key->lanes[lane].rsc_index)) {
-            return lane;
-        }
-    }
-
-    return UCP_NULL_LANE;
-}
 
 /* The lane of the endpoint's configuration for notified puts, or UCP_NULL_LANE */
 static UCS_F_ALWAYS_INLINE ucp_lane_index_t
@@ -112,15 +82,6 @@ ucp_wimm_ep_lane(ucp_wimm_native_t *native, ucp_ep_h ep)
     }
 
     return native->lanes[index];
-}
-
-/* The endpoint of a client that the connection manager has not connected yet: its
- * only lane is a placeholder for all that it will have */
-static int ucp_wimm_ep_is_placeholder(ucp_ep_h ep)
-{
-    const ucp_ep_config_key_t *key = &ucp_ep_config(ep)->key;
-
-    return (key->num_lanes == 1) && (key->cm_lane == 0);
 }
 
 /* Whether a UCT endpoint of a lane is one of the transport, and not the proxy of one
@@ -554,6 +515,7 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
 {
     ucp_datatype_t datatype = ucp_request_param_datatype(param);
     ucp_mem_h memh          = NULL;
+    const ucp_dt_iov_t *first;
     ucp_lane_index_t lane;
     ucs_memory_type_t mem_type;
     ucp_request_t *req;
@@ -588,12 +550,10 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
             memh = param->memh;
         }
 
+        first    = UCP_DT_IS_IOV(datatype) ? ucp_wimm_iov_first(buffer) : NULL;
         mem_type = ucp_request_get_memory_type(
-                ep->worker->context,
-                UCP_DT_IS_IOV(datatype) ?
-                        ((const ucp_dt_iov_t *)buffer)->buffer :
-                        buffer,
-                length, param);
+                ep->worker->context, (first == NULL) ? buffer : first->buffer,
+                (first == NULL) ? length : first->length, param);
         status = ucp_wimm_put_check(ep, buffer, length, datatype, mem_type,
                                     rkey, memh);
         if (status != UCS_OK) {

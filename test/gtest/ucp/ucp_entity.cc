@@ -212,6 +212,15 @@ ucp_ep_h ucp_entity::connect_address(const ucp_entity &peer,
     return ep;
 }
 
+ucp_ep_h ucp_entity::connect_remote(const void *address)
+{
+    ucp_ep_params_t params = ep_params(UCP_ERR_HANDLING_MODE_PEER);
+
+    params.field_mask |= UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address = static_cast<const ucp_address_t *>(address);
+    return create_ep(params);
+}
+
 void ucp_entity::accept_cb(ucp_conn_request_h request, void *arg)
 {
     ucp_entity *self       = static_cast<ucp_entity *>(arg);

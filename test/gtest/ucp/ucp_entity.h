@@ -97,6 +97,9 @@ class ucp_entity {
     ucp_ep_h connect_address(const ucp_entity &peer,
                              ucp_err_handling_mode_t mode);
 
+    /* To a worker of another process */
+    ucp_ep_h connect_remote(const void *address);
+
     void listen();
     ucp_ep_h connect_listener(const ucp_entity &peer,
                               ucp_err_handling_mode_t mode);
