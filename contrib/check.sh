@@ -197,12 +197,18 @@ conformance_run() {
 
 # Then what connects in the several ways, with packets that cross a wire
 suite_ucp() {
+    local connection filter='-*several_messages*'
+
     wimm_on_device single 900 "$gcc_build/test/gtest/gtest_ucp"
     tap_is "on one device: exit status" $? 0
     if wimm_need_vm; then
-        WIMM_TEST_DEVICE=rxe0 WIMM_TEST_PEER_DEVICE=rxe1 wimm_on_device pair 900 \
-            "$gcc_build/test/gtest/gtest_ucp" --gtest_filter='all/*:-*several_messages*'
-        tap_is "between two devices: exit status" $? 0
+        for connection in rdmacm tcp; do
+            WIMM_TEST_DEVICE=rxe0 WIMM_TEST_PEER_DEVICE=rxe1 \
+                WIMM_TEST_CONNECTION=$connection wimm_on_device pair 900 \
+                "$gcc_build/test/gtest/gtest_ucp" --gtest_filter="$filter"
+            tap_is "between two devices, by $connection: exit status" $? 0
+            filter=-all/* # Those connect in each way by themselves
+        done
     fi
     tap_done
 }

@@ -57,10 +57,27 @@ ucp_entity &ucp_test::create(const ucp_entity::params &p)
     return *m_entities.back();
 }
 
+connection ucp_test::default_connection()
+{
+    const char *name = getenv("WIMM_TEST_CONNECTION");
+
+    for (connection conn : { connection::RDMACM, connection::TCP }) {
+        if ((name != nullptr) && (name == ::testing::PrintToString(conn))) {
+            return conn;
+        }
+    }
+
+    return connection::ADDRESS;
+}
+
 void ucp_test::create_pair(ucp_entity::params p, ucp_err_handling_mode_t mode,
                            bool two_sided)
 {
     const char *peer_device = getenv("WIMM_TEST_PEER_DEVICE");
+
+    if (p.conn == connection::ADDRESS) {
+        p.conn = default_connection();
+    }
 
     create(p);
     if (peer_device != nullptr) {

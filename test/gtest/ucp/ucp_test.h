@@ -42,6 +42,10 @@ class ucp_test : public test_base {
   protected:
     void TearDown() override;
 
+    /* Tests that do not say how they connect do it so: WIMM_TEST_CONNECTION=rdmacm or
+     * tcp runs them over a listener, and then they begin connected */
+    static connection default_connection();
+
     ucp_entity &create(const ucp_entity::params &p);
 
     /* Two of them, with endpoints to each other if that is two-sided */
