@@ -150,10 +150,13 @@ suite_sanitizers() {
     export ASAN_OPTIONS=detect_leaks=0
     "$asan_build/test/gtest/gtest_unit"
     tap_is "unit tests: exit status" $? 0
-    [ -z "${WIMM_CHECK_LONG-}" ] || filter='*'
+    [ -z "${WIMM_CHECK_LONG-}" ] || filter='-none'
     wimm_on_device single 1500 "$asan_build/test/gtest/gtest_uct" \
         --gtest_filter="$filter"
     tap_is "transport tests: exit status" $? 0
+    wimm_on_device single 900 "$asan_build/test/gtest/gtest_ucp" \
+        --gtest_filter="$filter:*several_messages*"
+    tap_is "UCP tests: exit status" $? 0
     tap_done
 }
 

@@ -48,13 +48,14 @@ class test_ucp_put : public ucp_conn_test {
 TEST_P(test_ucp_put, all_lengths)
 {
     put_and_check({ 0, 1, 7, 8, 60, 64, 65, 512, 1024, 1025, 4096, 4097, 8192,
-                    65536, 100001, 1048576 },
+                    8193, 65536, 100001, 1048576 },
                   false);
 }
 
 TEST_P(test_ucp_put, all_lengths_memh)
 {
-    put_and_check({ 0, 1, 8, 64, 65, 1024, 1025, 4096, 8192, 65537 }, true);
+    put_and_check({ 0, 1, 8, 64, 65, 1024, 1025, 4096, 4097, 8192, 65537 },
+                  true);
 }
 
 TEST_P(test_ucp_put, several_messages)
