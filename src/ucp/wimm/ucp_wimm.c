@@ -55,15 +55,73 @@ static ucp_wimm_h ucp_wimm_find(ucp_worker_h worker)
 
 static ucp_wimm_h ucp_wimm_get_unused(void)
 {
-    ucp_wimm_h wimm;
-
     if (!ucs_list_is_empty(&ucp_wimm_handles.unused)) {
         return ucs_list_extract_head(&ucp_wimm_handles.unused, struct ucp_wimm,
                                      list);
     }
 
-    wimm = ucs_calloc(1, sizeof(*wimm), "ucp_wimm");
-    return wimm;
+    return ucs_calloc(1, sizeof(struct ucp_wimm), "ucp_wimm");
+}
+
+/* The worker of an attached handle was destroyed, with all of its endpoints */
+static void ucp_wimm_forget(ucp_wimm_h wimm)
+{
+    ucp_wimm_counters_cleanup(wimm);
+    ucp_wimm_stream_cleanup(wimm);
+    ucp_wimm_conns_forget(wimm);
+    wimm->worker = NULL;
+    ucp_wimm_put_ref(wimm);
+}
+
+/* Take a handle for a worker, which counts as attached from now on */
+static ucs_status_t ucp_wimm_reserve(ucp_worker_h worker, ucp_wimm_h *wimm_p)
+{
+    ucs_status_t status = UCS_OK;
+    ucp_wimm_h stale    = NULL;
+    ucp_wimm_h wimm;
+
+    pthread_mutex_lock(&ucp_wimm_handles.lock);
+    wimm = ucp_wimm_find(worker);
+    if (wimm != NULL) {
+        if (wimm->worker_id == ucp_wimm_native_worker_id(worker)) {
+            ucs_error("worker %p is attached already", worker);
+            status = UCS_ERR_INVALID_PARAM;
+            goto out;
+        }
+
+        /* Of one that was destroyed, at the same address */
+        ucs_list_del(&wimm->list);
+        stale = wimm;
+    }
+
+    wimm = ucp_wimm_get_unused();
+    if (wimm == NULL) {
+        ucs_error("failed to allocate memory to attach to worker %p", worker);
+        status = UCS_ERR_NO_MEMORY;
+        goto out;
+    }
+
+    wimm->worker    = worker;
+    wimm->worker_id = ucp_wimm_native_worker_id(worker);
+    ucs_list_add_tail(&ucp_wimm_handles.attached, &wimm->list);
+    *wimm_p = wimm;
+
+out:
+    pthread_mutex_unlock(&ucp_wimm_handles.lock);
+    if (stale != NULL) {
+        ucp_wimm_forget(stale);
+    }
+
+    return status;
+}
+
+static void ucp_wimm_unreserve(ucp_wimm_h wimm)
+{
+    pthread_mutex_lock(&ucp_wimm_handles.lock);
+    ucs_list_del(&wimm->list);
+    wimm->worker = NULL;
+    ucs_list_add_tail(&ucp_wimm_handles.unused, &wimm->list);
+    pthread_mutex_unlock(&ucp_wimm_handles.lock);
 }
 
 void ucp_wimm_put_ref(ucp_wimm_h wimm)
@@ -116,22 +174,22 @@ static ucs_status_t ucp_wimm_check_worker(ucp_worker_h worker)
     return UCS_OK;
 }
 
-static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm, ucp_worker_h worker,
+static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm,
                                   const ucp_wimm_params_t *params)
 {
     ucs_status_t status;
 
     memset(&wimm->stats, 0, sizeof(wimm->stats));
-    wimm->worker   = worker;
     wimm->refcount = 1;
     status         = ucp_wimm_stream_init(wimm);
     if (status != UCS_OK) {
-        goto err;
+        return status;
     }
 
     status = ucp_wimm_native_init(wimm);
     if (status != UCS_OK) {
-        goto err_stream;
+        ucp_wimm_stream_cleanup(wimm);
+        return status;
     }
 
     if ((params != NULL) &&
@@ -141,16 +199,10 @@ static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm, ucp_worker_h worker,
     }
 
     ucp_wimm_counters_init(wimm);
-    ucp_wimm_native_enter(worker);
+    ucp_wimm_native_enter(wimm->worker);
     ucp_wimm_conns_init(wimm);
-    ucp_wimm_native_leave(worker);
+    ucp_wimm_native_leave(wimm->worker);
     return UCS_OK;
-
-err_stream:
-    ucp_wimm_stream_cleanup(wimm);
-err:
-    wimm->worker = NULL;
-    return status;
 }
 
 ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
@@ -172,31 +224,20 @@ ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
         return status;
     }
 
-    pthread_mutex_lock(&ucp_wimm_handles.lock);
-    if (ucp_wimm_find(worker) != NULL) {
-        ucs_error("worker %p is attached already", worker);
-        status = UCS_ERR_INVALID_PARAM;
-        goto out;
+    /* Not with the lock of the list: others take it with that of a worker */
+    status = ucp_wimm_reserve(worker, &wimm);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    wimm = ucp_wimm_get_unused();
-    if (wimm == NULL) {
-        ucs_error("failed to allocate memory to attach to worker %p", worker);
-        status = UCS_ERR_NO_MEMORY;
-        goto out;
+    status = ucp_wimm_init(wimm, params);
+    if (status != UCS_OK) {
+        ucp_wimm_unreserve(wimm);
+        return status;
     }
 
-    status = ucp_wimm_init(wimm, worker, params);
-    if (status == UCS_OK) {
-        ucs_list_add_tail(&ucp_wimm_handles.attached, &wimm->list);
-        *wimm_p = wimm;
-    } else {
-        ucs_list_add_tail(&ucp_wimm_handles.unused, &wimm->list);
-    }
-
-out:
-    pthread_mutex_unlock(&ucp_wimm_handles.lock);
-    return status;
+    *wimm_p = wimm;
+    return UCS_OK;
 }
 
 ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm)

@@ -69,6 +69,24 @@ static UCS_F_ALWAYS_INLINE void ucp_wimm_req_set_memh(ucp_request_t *req,
 }
 
 
+/* Whether a memory handle, if there is one, is for this memory */
+static UCS_F_ALWAYS_INLINE int ucp_wimm_memh_is_for(ucp_mem_h memh,
+                                                    const void *buffer,
+                                                    size_t length,
+                                                    ucs_memory_type_t mem_type)
+{
+    const void *end;
+
+    if (memh == NULL) {
+        return 1;
+    }
+
+    end = UCS_PTR_BYTE_OFFSET(ucp_memh_address(memh), ucp_memh_length(memh));
+    return (memh->mem_type == mem_type) && (buffer >= ucp_memh_address(memh)) &&
+           (UCS_PTR_BYTE_OFFSET(buffer, length) <= end);
+}
+
+
 /* A remote key knows its endpoint if UCX checks parameters */
 static UCS_F_ALWAYS_INLINE int ucp_wimm_rkey_is_of(ucp_rkey_h rkey, ucp_ep_h ep)
 {

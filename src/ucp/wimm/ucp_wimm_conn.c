@@ -361,10 +361,19 @@ void ucp_wimm_conns_init(ucp_wimm_h wimm)
                                    wimm);
 }
 
+void ucp_wimm_conns_forget(ucp_wimm_h wimm)
+{
+    ucp_wimm_failure_t *failure, *tmp;
+
+    ucs_list_for_each_safe(failure, tmp, &wimm->conn.failures, list) {
+        ucs_list_del(&failure->list);
+        ucs_free(failure);
+    }
+}
+
 void ucp_wimm_conns_cleanup(ucp_wimm_h wimm)
 {
     ucp_wimm_conn_t *conn, *tmp_conn;
-    ucp_wimm_failure_t *failure, *tmp;
 
     ucp_wimm_native_for_each_iface(wimm->worker, ucp_wimm_conns_remove_handler,
                                    NULL);
@@ -377,8 +386,5 @@ void ucp_wimm_conns_cleanup(ucp_wimm_h wimm)
         ucp_wimm_peer_put(&conn->super);
     }
 
-    ucs_list_for_each_safe(failure, tmp, &wimm->conn.failures, list) {
-        ucs_list_del(&failure->list);
-        ucs_free(failure);
-    }
+    ucp_wimm_conns_forget(wimm);
 }

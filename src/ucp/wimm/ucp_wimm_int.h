@@ -64,6 +64,8 @@ struct ucp_wimm {
     ucp_worker_h worker; /* NULL if detached. The memory is never returned to the
                             system, so that this can be seen in a stale handle. */
 
+    uint64_t worker_id; /* Tells it from a later one at the same address */
+
     /* The stream */
     struct {
         ucp_wimm_handler_t cb;
@@ -195,6 +197,9 @@ int ucp_wimm_native_ep_is_of(ucp_worker_h worker, ucp_ep_h ep);
 void ucp_wimm_conns_init(ucp_wimm_h wimm);
 
 void ucp_wimm_conns_cleanup(ucp_wimm_h wimm);
+
+/* As cleanup, after the worker was destroyed with all of its endpoints */
+void ucp_wimm_conns_forget(ucp_wimm_h wimm);
 
 /* Find out about failed and closed endpoints.
  * @return Whether progress is going to report a failure. */

@@ -477,8 +477,6 @@ static ucs_status_t ucp_wimm_put_check(ucp_ep_h ep, const void *buffer,
                                        ucs_memory_type_t mem_type,
                                        ucp_rkey_h rkey, ucp_mem_h memh)
 {
-    const void *end;
-
     UCP_WIMM_CHECK_PARAM(buffer != NULL, UCS_ERR_INVALID_PARAM,
                          "the buffer of a notified put is NULL");
     UCP_WIMM_CHECK_PARAM(rkey != NULL, UCS_ERR_INVALID_PARAM,
@@ -498,10 +496,8 @@ static ucs_status_t ucp_wimm_put_check(ucp_ep_h ep, const void *buffer,
             " %s memory",
             memh, ucs_memory_type_names[memh->mem_type],
             ucs_memory_type_names[mem_type]);
-    end = UCS_PTR_BYTE_OFFSET(ucp_memh_address(memh), ucp_memh_length(memh));
     UCP_WIMM_CHECK_PARAM(
-            (buffer >= ucp_memh_address(memh)) &&
-                    (UCS_PTR_BYTE_OFFSET(buffer, length) <= end),
+            ucp_wimm_memh_is_for(memh, buffer, length, mem_type),
             UCS_ERR_INVALID_PARAM,
             "the memory handle %p does not cover the %zu bytes at %p", memh,
             length, buffer);
@@ -630,13 +626,12 @@ ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
     uct_ep_h uct_ep;
 
     /* What can be posted at once, and completes with that */
-    if (ucs_likely(
-                !(param->op_attr_mask &
-                  (UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                   UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) &&
-                ucp_wimm_wireup_is_empty(&native->wireup) &&
-                ((ep->worker->context->num_mem_type_detect_mds == 0) ||
-                 (count == 0)))) {
+    if (ucs_likely(!(param->op_attr_mask & (UCP_OP_ATTR_FIELD_DATATYPE |
+                                            UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                            UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) &&
+                   ucp_wimm_wireup_is_empty(&native->wireup) &&
+                   ((ep->worker->context->num_mem_type_detect_mds == 0) ||
+                    (count == 0)))) {
         lane = ucp_wimm_ep_lane(native, ep);
         if (ucs_unlikely(lane == UCP_NULL_LANE)) {
             goto slow;
@@ -654,6 +649,12 @@ ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
             if (ucs_unlikely((buffer == NULL) || (rkey == NULL) ||
                              !ucp_wimm_rkey_is_of(rkey, ep))) {
                 goto slow; /* It finds the words */
+            }
+
+            if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) &&
+                ucs_unlikely(!ucp_wimm_memh_is_for(param->memh, buffer, count,
+                                                   UCS_MEMORY_TYPE_HOST))) {
+                goto slow;
             }
 
             status = ucp_wimm_ep_tl_rkey(ep, lane, rkey, &tl_rkey);

@@ -145,6 +145,15 @@ TEST_F(test_ucp_kill, ends_requests_and_waits)
     ASSERT_OK(ucp_ep_rkey_unpack(ep, m_info.rkey, &rkey));
     ASSERT_OK(ucp_wimm_counter_create(e.wimm(), NULL, &counter));
 
+    /* One that is bound to it, and one that is bound to another endpoint */
+    ucp_wimm_counter_params_t params = {};
+    ucp_wimm_counter_h bound, other;
+    params.field_mask = UCP_WIMM_COUNTER_PARAM_FIELD_EP;
+    params.ep         = ep;
+    ASSERT_OK(ucp_wimm_counter_create(e.wimm(), &params, &bound));
+    params.ep = e.connect_address(e, UCP_ERR_HANDLING_MODE_PEER);
+    ASSERT_OK(ucp_wimm_counter_create(e.wimm(), &params, &other));
+
     std::deque<put_request> requests;
     auto put = [&](size_t length) {
         requests.emplace_back();
@@ -184,7 +193,13 @@ TEST_F(test_ucp_kill, ends_requests_and_waits)
     EXPECT_STATUS(UCS_ERR_ENDPOINT_TIMEOUT, e.arrivals[0].status);
     EXPECT_EQ(ep, e.arrivals[0].ep);
 
+    EXPECT_STATUS(UCS_ERR_ENDPOINT_TIMEOUT, ucp_wimm_counter_test(bound));
+    EXPECT_STATUS(UCS_INPROGRESS, ucp_wimm_counter_test(bound));
+    EXPECT_STATUS(UCS_INPROGRESS, ucp_wimm_counter_test(other));
+
     ucp_wimm_counter_destroy(counter);
+    ucp_wimm_counter_destroy(bound);
+    ucp_wimm_counter_destroy(other);
     ucp_rkey_destroy(rkey);
     close(e, 0, UCP_EP_CLOSE_FLAG_FORCE);
 }

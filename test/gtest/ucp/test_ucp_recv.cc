@@ -468,6 +468,26 @@ TEST_F(test_ucp_many, attach_misuse)
     e.attach();
 }
 
+TEST_F(test_ucp_many, worker_destroyed_without_detaching)
+{
+    /* The next one may be at the same address */
+    for (unsigned i = 0; i < 5; ++i) {
+        ucp_entity::params p;
+        ucp_request_param_t param = {};
+        ucp_wimm_counter_h c;
+
+        p.handler     = false;
+        ucp_entity &e = create(p);
+        e.connect_address(e, UCP_ERR_HANDLING_MODE_PEER);
+        ASSERT_OK(wait(ucp_wimm_notify_nbx(e.wimm(), e.ep(), 1, &param)));
+        ASSERT_TRUE(wait_for([&] { return query(e).queue.length == 1; }));
+        ASSERT_OK(ucp_wimm_counter_create(e.wimm(), NULL, &c));
+        EXPECT_OK(close(e));
+        e.forget_wimm();
+        m_entities.clear();
+    }
+}
+
 TEST_F(test_ucp_many, attach_needs_rma)
 {
     ucp_entity::params p;

@@ -90,6 +90,12 @@ class ucp_entity {
     void attach(bool with_handler = true);
     void detach();
 
+    /* As a program that destroys its worker without detaching */
+    void forget_wimm()
+    {
+        m_wimm = nullptr;
+    }
+
     /* @return Whether something happened */
     unsigned progress();
 
