@@ -16,6 +16,7 @@
 
 #include <uct/ib/wimm/wimm.h>
 #include <ucs/debug/memtrack_int.h>
+#include <stddef.h>
 #include <string.h>
 
 
@@ -46,8 +47,8 @@ typedef struct ucp_wimm_put {
 } ucp_wimm_put_t;
 
 _Static_assert(sizeof(ucp_wimm_put_t) <=
-                       (ucs_offsetof(ucp_request_t, send.am_bw_index) -
-                        ucs_offsetof(ucp_request_t, send.rma)),
+                       (offsetof(ucp_request_t, send.am_bw_index) -
+                        offsetof(ucp_request_t, send.rma)),
                "our part of a request is larger than UCP's");
 
 
