@@ -66,7 +66,13 @@ class test_ucp_order : public ucp_test {
     void check_order(size_t count)
     {
         ASSERT_TRUE(wait_arrivals(receiver(), count));
-        ASSERT_EQ(count, receiver().arrivals.size());
+
+        /* A connection manager tells of a peer that has closed, after all that */
+        size_t num = 0;
+        for (const arrival &a : receiver().arrivals) {
+            num += (a.status == UCS_OK);
+        }
+        ASSERT_EQ(count, num);
         for (size_t i = 0; i < count; ++i) {
             ASSERT_EQ(i, receiver().arrivals[i].imm);
             ASSERT_OK(receiver().arrivals[i].status);
@@ -371,7 +377,9 @@ TEST_F(test_ucp_order, force_close_cancels_what_is_queued)
     EXPECT_GT(canceled, 0u);
 
     /* What has come is in order, without gaps */
-    for (size_t i = 0; i < receiver().arrivals.size(); ++i) {
+    for (size_t i = 0; (i < receiver().arrivals.size()) &&
+                       (receiver().arrivals[i].status == UCS_OK);
+         ++i) {
         ASSERT_EQ(i, receiver().arrivals[i].imm);
     }
 }

@@ -57,7 +57,7 @@ ucp_entity &ucp_test::create(const ucp_entity::params &p)
     return *m_entities.back();
 }
 
-connection ucp_test::default_connection()
+connection ucp_test::default_connection() const
 {
     const char *name = getenv("WIMM_TEST_CONNECTION");
 

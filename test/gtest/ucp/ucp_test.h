@@ -44,7 +44,7 @@ class ucp_test : public test_base {
 
     /* Tests that do not say how they connect do it so: WIMM_TEST_CONNECTION=rdmacm or
      * tcp runs them over a listener, and then they begin connected */
-    static connection default_connection();
+    virtual connection default_connection() const;
 
     ucp_entity &create(const ucp_entity::params &p);
 
@@ -101,6 +101,11 @@ class ucp_test : public test_base {
 class ucp_conn_test : public ucp_test,
                       public ::testing::WithParamInterface<connection> {
   protected:
+    connection default_connection() const override
+    {
+        return GetParam();
+    }
+
     ucp_entity::params conn_params() const
     {
         ucp_entity::params p;
