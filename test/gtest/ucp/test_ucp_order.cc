@@ -356,7 +356,10 @@ TEST_F(test_ucp_order, force_close_cancels_what_is_queued)
 {
     unsigned canceled = 0;
 
-    start(true);
+    /* What the peer has sent to an endpoint that is gone ends by timeout */
+    ucp_entity::params p;
+    p.config = { { "RC_TIMEOUT", "100ms" }, { "RC_RETRY_COUNT", "4" } };
+    start(true, p);
     for (uint32_t imm = 0; imm < 3000; ++imm) {
         issue(imm, length_of(imm));
     }

@@ -75,7 +75,7 @@ class ucp_test : public test_base {
     void progress();
 
     /* Progress all until a condition; fails the test after some time */
-    bool wait_for(const std::function<bool()> &condition, double seconds = 60);
+    bool wait_for(const std::function<bool()> &condition, double seconds = 120);
     bool wait_arrivals(ucp_entity &e, size_t count);
 
     /* Wait for a request, and free it. @return Its status. */
