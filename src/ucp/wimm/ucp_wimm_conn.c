@@ -156,12 +156,10 @@ static void ucp_wimm_conn_destroyed(uct_wimm_ep_user_t *self)
     ucp_wimm_h wimm       = conn->super.wimm;
 
     conn->uct_ep = NULL;
-    if (wimm != NULL) {
-        ucs_list_del(&conn->list);
-        --wimm->conn.num;
-        if (conn->fail_status != UCS_OK) {
-            ucp_wimm_conns_add_failure(wimm, conn->ucp_ep, conn->fail_status);
-        }
+    ucs_list_del(&conn->list);
+    --wimm->conn.num;
+    if (conn->fail_status != UCS_OK) {
+        ucp_wimm_conns_add_failure(wimm, conn->ucp_ep, conn->fail_status);
     }
 
     ucp_wimm_peer_put(&conn->super);

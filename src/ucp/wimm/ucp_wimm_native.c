@@ -85,6 +85,20 @@ ucp_wimm_ep_lane(ucp_wimm_native_t *native, ucp_ep_h ep)
     return native->lanes[index];
 }
 
+/* As _lane, but of an endpoint that has no lanes yet the placeholder for them */
+static ucp_lane_index_t ucp_wimm_ep_put_lane(ucp_wimm_native_t *native,
+                                             ucp_ep_h ep)
+{
+    ucp_lane_index_t lane = ucp_wimm_ep_lane(native, ep);
+
+    if (ucs_unlikely((lane == UCP_NULL_LANE) &&
+                     ucp_wimm_ep_is_placeholder(ep))) {
+        return 0;
+    }
+
+    return lane;
+}
+
 /* Whether a UCT endpoint of a lane is one of the transport, and not the proxy of one
  * that is not connected, or a stub of one that has failed */
 static UCS_F_ALWAYS_INLINE int ucp_wimm_is_connected(ucp_ep_h ep,
@@ -404,12 +418,7 @@ static ucs_status_t ucp_wimm_put_wait_for_wireup(ucp_request_t *req,
     return UCS_ERR_NO_RESOURCE;
 }
 
-static void ucp_wimm_put_failed(ucp_request_t *req, ucs_status_t status)
-{
-    /* Completes it, at once or with the last message in flight */
-    ucp_request_send_state_ff(req, status);
-}
-
+/* Errors complete a request at once, or with its last message in flight */
 static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
 {
     ucp_request_t *req  = ucs_container_of(self, ucp_request_t, send.uct);
@@ -420,14 +429,10 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
     uct_ep_h uct_ep;
 
     /* Looked up anew: the connection may have changed it */
-    lane = ucp_wimm_ep_lane(put->wimm->native, ep);
+    lane = ucp_wimm_ep_put_lane(put->wimm->native, ep);
     if (ucs_unlikely(lane == UCP_NULL_LANE)) {
-        if (!ucp_wimm_ep_is_placeholder(ep)) {
-            ucp_wimm_put_failed(req, UCS_ERR_UNSUPPORTED);
-            return UCS_OK;
-        }
-
-        lane = 0;
+        ucp_request_send_state_ff(req, UCS_ERR_UNSUPPORTED);
+        return UCS_OK;
     }
 
     req->send.lane = lane;
@@ -435,7 +440,7 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
     if (ucs_unlikely(!ucp_wimm_is_connected(ep, lane, uct_ep))) {
         status = ucp_wimm_put_wait_for_wireup(req, uct_ep);
         if (status != UCS_ERR_NO_RESOURCE) {
-            ucp_wimm_put_failed(req, status);
+            ucp_request_send_state_ff(req, status);
             return UCS_OK;
         }
 
@@ -454,7 +459,7 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
     } else if (status == UCS_INPROGRESS) {
         return UCS_INPROGRESS;
     } else if (status != UCS_ERR_NO_RESOURCE) {
-        ucp_wimm_put_failed(req, status);
+        ucp_request_send_state_ff(req, status);
         return UCS_OK;
     } else if (put->queued_on == uct_ep) {
         return UCS_ERR_NO_RESOURCE; /* It stays where it is */
@@ -558,13 +563,9 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
         }
     }
 
-    lane = ucp_wimm_ep_lane(wimm->native, ep);
+    lane = ucp_wimm_ep_put_lane(wimm->native, ep);
     if (lane == UCP_NULL_LANE) {
-        if (!ucp_wimm_ep_is_placeholder(ep)) {
-            return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
-        }
-
-        lane = 0;
+        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
     }
 
     req = ucp_request_get_param(ep->worker, param,
