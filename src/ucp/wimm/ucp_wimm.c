@@ -68,7 +68,7 @@ static void ucp_wimm_forget(ucp_wimm_h wimm)
 {
     ucp_wimm_counters_cleanup(wimm);
     ucp_wimm_stream_cleanup(wimm);
-    ucp_wimm_conns_forget(wimm);
+    ucp_wimm_eps_forget(wimm);
     wimm->worker = NULL;
     ucp_wimm_put_ref(wimm);
 }
@@ -200,6 +200,7 @@ static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm,
 
     ucp_wimm_counters_init(wimm);
     ucp_wimm_native_enter(wimm->worker);
+    ucp_wimm_eps_init(wimm);
     ucp_wimm_conns_init(wimm);
     ucp_wimm_native_leave(wimm->worker);
     return UCS_OK;
@@ -245,8 +246,11 @@ ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm)
     ucp_worker_h worker;
 
     UCP_WIMM_CHECK_HANDLE(wimm, UCS_ERR_INVALID_PARAM);
-    UCP_WIMM_CHECK_PARAM(wimm->stream.in_handler == 0, UCS_ERR_INVALID_PARAM,
-                         "ucp_wimm_detach() was called from a handler");
+    UCP_WIMM_CHECK_PARAM((wimm->stream.in_handler == 0) &&
+                                 !ucp_wimm_native_in_progress(wimm->worker),
+                         UCS_ERR_INVALID_PARAM,
+                         "ucp_wimm_detach() was called from a handler, or"
+                         " inside of ucp_worker_progress()");
 
     pthread_mutex_lock(&ucp_wimm_handles.lock);
     ucs_list_del(&wimm->list);
@@ -257,6 +261,7 @@ ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm)
     ucp_wimm_counters_cleanup(wimm);
     ucp_wimm_stream_cleanup(wimm);
     ucp_wimm_conns_cleanup(wimm);
+    ucp_wimm_eps_cleanup(wimm);
     wimm->worker = NULL;
     ucp_wimm_put_ref(wimm);
     ucp_wimm_native_leave(worker);

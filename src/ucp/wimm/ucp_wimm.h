@@ -91,7 +91,9 @@ typedef struct ucp_wimm_counter *ucp_wimm_counter_h;
  * @brief One record of a worker's stream.
  *
  * There is one stream per worker. A record is a notification, or the failure of an
- * endpoint: one per failure, after all notifications that had arrived on the endpoint.
+ * endpoint: one per failure, after all notifications that had arrived on the endpoint. An
+ * endpoint that fails before it is connected is reported with UCS_ERR_CONNECTION_RESET,
+ * whatever UCX tells its error callback, and not at all if that callback closes it.
  */
 typedef struct ucp_wimm_notification {
     ucs_status_t
@@ -181,15 +183,16 @@ UCP_WIMM_API ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
  * @ingroup UCP_WIMM
  * @brief Detach from a worker.
  *
- * To be called before the worker is destroyed. Operations that were issued before go
- * on and complete. What is in the queue is dropped; what arrives later waits until
+ * To be called before the worker is destroyed (UCX warns of callbacks that remain if it
+ * was not). Operations that were issued before go on and complete. What is in the queue is dropped; what arrives later waits until
  * somebody attaches. Counters stay readable and have to be destroyed.
  *
  * @param [in] wimm  Handle. Functions that get it afterwards return
  *                   UCS_ERR_INVALID_PARAM, until another attach uses its memory again.
  *
  * @return UCS_OK
- * @return UCS_ERR_INVALID_PARAM  Not attached, or called from a handler.
+ * @return UCS_ERR_INVALID_PARAM  Not attached, or called from a handler or, as a callback,
+ *                                inside of @ref ucp_worker_progress.
  */
 UCP_WIMM_API ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm);
 
@@ -324,13 +327,16 @@ UCP_WIMM_API ucs_status_t ucp_wimm_poll(ucp_wimm_h wimm,
  *
  * or with @ref ucp_worker_wait, which arms, instead of the last two.
  *
+ * Only the thread that progresses a worker should sleep on it: what another one receives
+ * meanwhile, with UCS_THREAD_MODE_MULTI, is not there to wake this one any more.
+ *
  * @param [in] wimm  Handle.
  *
  * @return UCS_OK         Nothing waits here.
  * @return UCS_ERR_BUSY   There is a record in the queue, or a counter that has reached
  *                        what it expects, or has a failure, and was not looked at since
- *                        (@ref ucp_wimm_counter_test, _read, _reset, @ref
- *                        ucp_wimm_wait_some).
+ *                        (@ref ucp_wimm_counter_test, _read, _take, _reset,
+ *                        @ref ucp_wimm_wait_some).
  * @return UCS_ERR_INVALID_PARAM
  */
 UCP_WIMM_API ucs_status_t ucp_wimm_arm(ucp_wimm_h wimm);
@@ -395,8 +401,8 @@ typedef struct ucp_wimm_counter_params {
  * and no memory per notification. Matching takes the same time for any number of
  * counters with equal masks.
  *
- * A counter also learns when its endpoint fails, or, without one, when any endpoint of
- * the worker fails: @ref ucp_wimm_counter_test.
+ * A counter also learns when its endpoint fails, or has failed before, or, without one,
+ * when any endpoint of the worker fails: @ref ucp_wimm_counter_test.
  *
  * @param [in]  wimm       Handle.
  * @param [in]  params     Parameters, or NULL for none.

@@ -107,17 +107,17 @@ static inline ucs_status_t ucp_wimm_purge_status(
 }
 
 
-/* Numbers of what happened to endpoints of a worker so far */
-static UCS_F_ALWAYS_INLINE uint64_t ucp_wimm_worker_failures(ucp_worker_h worker)
+/* Changes with each endpoint that the program creates or closes, or that fails */
+static UCS_F_ALWAYS_INLINE uint64_t
+ucp_wimm_worker_ep_events(ucp_worker_h worker)
 {
-    return worker->counters.ep_failures;
+    return worker->counters.ep_creations + worker->counters.ep_closures +
+           worker->counters.ep_failures;
 }
 
 
-static UCS_F_ALWAYS_INLINE uint64_t ucp_wimm_worker_closures(ucp_worker_h worker)
-{
-    return worker->counters.ep_closures;
-}
+/* A flag of endpoints that UCP does not use. It is not set in one that is new. */
+#define UCP_WIMM_EP_FLAG_MARK UCS_BIT(15)
 
 
 static inline int ucp_wimm_rsc_is_wimm(ucp_worker_h worker,

@@ -39,10 +39,10 @@ struct ucp_wimm_counter {
     uint32_t add_mask; /* Adds (imm >> add_shift) & add_mask, or 1 if it is 0 */
     uint8_t add_shift;
     uint8_t flags;
-    uint8_t is_bound; /* To an endpoint; ep is NULL if that is closed */
+    uint8_t is_bound; /* To an endpoint */
     uint8_t overflow;
     uint8_t is_ready; /* Something was not looked at */
-    ucp_ep_h ep;
+    ucp_wimm_ep_t *ep;
 
     unsigned num_failures;
     ucs_status_t statuses[UCP_WIMM_COUNTER_MAX_STATUSES];
@@ -94,7 +94,8 @@ static void ucp_wimm_counter_add(ucp_wimm_counter_h counter, uint64_t amount)
     }
 }
 
-int ucp_wimm_counters_notify(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm)
+int ucp_wimm_counters_notify(ucp_wimm_h wimm, const ucp_wimm_ep_t *ep,
+                             uint32_t imm)
 {
     int consumed = 0;
     ucp_wimm_counter_group_t *group;
@@ -108,7 +109,7 @@ int ucp_wimm_counters_notify(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm)
         }
 
         ucs_list_for_each(counter, kh_val(&group->values, iter), match_list) {
-            if (counter->is_bound && ((ep == NULL) || (counter->ep != ep))) {
+            if (counter->is_bound && (counter->ep != ep)) {
                 continue;
             }
 
@@ -123,45 +124,32 @@ int ucp_wimm_counters_notify(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm)
     return consumed;
 }
 
-void ucp_wimm_counters_fail(ucp_wimm_h wimm, ucp_ep_h ep, ucs_status_t status)
+static void ucp_wimm_counter_fail(ucp_wimm_counter_h counter,
+                                  ucs_status_t status)
 {
-    ucp_wimm_counter_h counter;
-    unsigned index;
+    unsigned index = ucs_min(counter->num_failures,
+                             UCP_WIMM_COUNTER_MAX_STATUSES - 1);
 
-    ucs_list_for_each(counter, &wimm->counter.all, list) {
-        if (counter->is_bound && ((ep == NULL) || (counter->ep != ep))) {
-            continue;
-        }
-
-        index                    = ucs_min(counter->num_failures,
-                                           UCP_WIMM_COUNTER_MAX_STATUSES - 1);
-        counter->statuses[index] = status;
-        ++counter->num_failures;
-        ucp_wimm_counter_set_ready(counter, 1);
-    }
+    counter->statuses[index] = status;
+    ++counter->num_failures;
+    ucp_wimm_counter_set_ready(counter, 1);
 }
 
-void ucp_wimm_counters_ep_closed(ucp_wimm_h wimm, ucp_ep_h ep)
+void ucp_wimm_counters_fail(ucp_wimm_h wimm, const ucp_wimm_ep_t *ep)
 {
     ucp_wimm_counter_h counter;
 
     ucs_list_for_each(counter, &wimm->counter.all, list) {
-        if (counter->is_bound && (counter->ep == ep)) {
-            counter->ep = NULL;
+        if (!counter->is_bound || (counter->ep == ep)) {
+            ucp_wimm_counter_fail(counter, ep->status);
         }
     }
 }
 
-void ucp_wimm_counters_for_each_ep(ucp_wimm_h wimm,
-                                   void (*cb)(ucp_wimm_h wimm, ucp_ep_h ep))
+/* Nothing can come for it */
+static int ucp_wimm_counter_is_closed(ucp_wimm_counter_h counter)
 {
-    ucp_wimm_counter_h counter;
-
-    ucs_list_for_each(counter, &wimm->counter.all, list) {
-        if (counter->is_bound && (counter->ep != NULL)) {
-            cb(wimm, counter->ep);
-        }
-    }
+    return counter->is_bound && (ucp_wimm_ep_handle(counter->ep) == NULL);
 }
 
 /* The next failure that was not told yet */
@@ -187,18 +175,25 @@ static ucs_status_t ucp_wimm_counter_look(ucp_wimm_counter_h counter)
     ucs_status_t status;
 
     if (counter->num_failures > 0) {
+        /* Whether the count is reached is not told by this */
         status = ucp_wimm_counter_pull_failure(counter);
-    } else if (counter->overflow) {
+        ucp_wimm_counter_set_ready(counter,
+                                   (counter->num_failures > 0) ||
+                                           ucp_wimm_counter_is_there(counter));
+        return status;
+    }
+
+    if (counter->overflow) {
         status = UCS_ERR_EXCEEDS_LIMIT;
     } else if (ucp_wimm_counter_is_there(counter)) {
         status = UCS_OK;
-    } else if (counter->is_bound && (counter->ep == NULL)) {
+    } else if (ucp_wimm_counter_is_closed(counter)) {
         status = UCS_ERR_NOT_CONNECTED;
     } else {
         status = UCS_INPROGRESS;
     }
 
-    ucp_wimm_counter_set_ready(counter, counter->num_failures > 0);
+    ucp_wimm_counter_set_ready(counter, 0);
     return status;
 }
 
@@ -230,6 +225,32 @@ static void ucp_wimm_counter_put_group(ucp_wimm_counter_group_t *group)
         ucs_list_del(&group->list);
         kh_destroy_inplace(ucp_wimm_counters, &group->values);
         ucs_free(group);
+    }
+}
+
+static ucs_status_t ucp_wimm_counter_bind(ucp_wimm_h wimm,
+                                          ucp_wimm_counter_h counter,
+                                          ucp_ep_h ucp_ep)
+{
+    ucp_wimm_eps_update(wimm);
+    counter->ep = ucp_wimm_ep_get(wimm, ucp_ep);
+    if (counter->ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (counter->ep->is_reported) {
+        /* It has failed, and the counter was not there to be told */
+        ucp_wimm_counter_fail(counter, counter->ep->status);
+    }
+
+    return UCS_OK;
+}
+
+static void ucp_wimm_counter_unbind(ucp_wimm_counter_h counter)
+{
+    if (counter->ep != NULL) {
+        ucp_wimm_ep_put(counter->ep);
+        counter->ep = NULL;
     }
 }
 
@@ -292,6 +313,7 @@ static void ucp_wimm_counter_unlink(ucp_wimm_counter_h counter)
         ucp_wimm_counter_put_group(group);
     }
 
+    ucp_wimm_counter_unbind(counter);
     counter->wimm = NULL;
 }
 
@@ -359,7 +381,6 @@ static ucs_status_t ucp_wimm_counter_init(
                              " worker",
                              params->ep);
         counter->is_bound = 1;
-        counter->ep       = params->ep;
     }
 
     if (field_mask & UCP_WIMM_COUNTER_PARAM_FIELD_FLAGS) {
@@ -401,9 +422,15 @@ ucs_status_t ucp_wimm_counter_create(ucp_wimm_h wimm,
     }
 
     ucp_wimm_native_enter(wimm->worker);
-    status = ucp_wimm_counter_link(wimm, counter, mask);
+    if (counter->is_bound) {
+        status = ucp_wimm_counter_bind(wimm, counter, params->ep);
+    }
+
     if (status == UCS_OK) {
-        ucp_wimm_conns_watch(wimm);
+        status = ucp_wimm_counter_link(wimm, counter, mask);
+        if (status != UCS_OK) {
+            ucp_wimm_counter_unbind(counter);
+        }
     }
     ucp_wimm_native_leave(wimm->worker);
     if (status != UCS_OK) {
@@ -452,7 +479,7 @@ ucs_status_t ucp_wimm_counter_test(ucp_wimm_counter_h counter)
     UCP_WIMM_CHECK_COUNTER(counter);
 
     ucp_wimm_native_enter(counter->wimm->worker);
-    ucp_wimm_conns_update(counter->wimm);
+    ucp_wimm_eps_update(counter->wimm);
     status = ucp_wimm_counter_look(counter);
     ucp_wimm_native_leave(counter->wimm->worker);
     return status;
@@ -540,7 +567,7 @@ static unsigned ucp_wimm_wait_find_closed(const ucp_wimm_counter_h *counters,
     unsigned i;
 
     for (i = 0; i < num; ++i) {
-        if (counters[i]->is_bound && (counters[i]->ep == NULL)) {
+        if (ucp_wimm_counter_is_closed(counters[i])) {
             break;
         }
     }
@@ -559,7 +586,7 @@ static ucs_status_t ucp_wimm_wait_look(ucp_wimm_h wimm,
     unsigned i;
 
     ucp_wimm_native_enter(wimm->worker);
-    ucp_wimm_conns_update(wimm);
+    ucp_wimm_eps_update(wimm);
     i = ucp_wimm_wait_find_error(counters, num);
     if (i == num) {
         for (i = 0; i < num; ++i) {
@@ -619,9 +646,6 @@ ucs_status_t ucp_wimm_wait_some(ucp_wimm_h wimm,
     ucp_wimm_native_enter(wimm->worker);
     in_progress = ucp_wimm_native_in_progress(wimm->worker) ||
                   (wimm->stream.in_handler > 0);
-    if (!in_progress) {
-        ucp_wimm_conns_watch(wimm);
-    }
     ucp_wimm_native_leave(wimm->worker);
     UCP_WIMM_CHECK_PARAM(!in_progress, UCS_ERR_INVALID_PARAM,
                          "ucp_wimm_wait_some() was called inside of"
@@ -641,6 +665,9 @@ ucs_status_t ucp_wimm_wait_some(ucp_wimm_h wimm,
 
     for (;;) {
         ucp_worker_progress(wimm->worker);
+        UCP_WIMM_CHECK_PARAM(wimm->worker != NULL, UCS_ERR_INVALID_PARAM,
+                             "the handle was detached while"
+                             " ucp_wimm_wait_some() was waiting");
         status = ucp_wimm_wait_look(wimm, counters, num, ready, count_p);
         if (status != UCS_INPROGRESS) {
             return status;

@@ -9,6 +9,7 @@
 
 #include "ucp_wimm.h"
 
+#include <ucs/datastruct/khash.h>
 #include <ucs/datastruct/list.h>
 #include <ucs/datastruct/mpool.h>
 #include <ucs/datastruct/queue.h>
@@ -36,10 +37,26 @@ typedef struct ucp_wimm_peer ucp_wimm_peer_t;
 typedef struct ucp_wimm_native ucp_wimm_native_t;
 
 
+/* An endpoint of the worker, as long as UCP has it or somebody here refers to it */
+typedef struct ucp_wimm_ep {
+    ucp_ep_h ep;       /* NULL if it is gone, and its memory may be another's */
+    unsigned refcount; /* Also one while it is not gone */
+    unsigned num_conns;  /* Connections that may still deliver */
+    ucs_status_t status; /* It failed with; UCS_OK if it has not */
+    uint8_t is_failing;  /* To be reported */
+    uint8_t is_reported;
+    uint8_t is_seen;
+    ucs_list_link_t
+            list; /* Of those that connect, of those that fail, or alone */
+} ucp_wimm_ep_t;
+
+KHASH_MAP_INIT_INT64(ucp_wimm_eps, ucp_wimm_ep_t *)
+
+
 /* One who may notify us: a connection. Part of a larger structure. */
 struct ucp_wimm_peer {
     ucp_wimm_h wimm;
-    ucp_ep_h ep; /* The program's endpoint, NULL if it has none, or closed it */
+    ucp_wimm_ep_t *ep; /* NULL if it is not known to be of an endpoint */
 
     /* Number of records in the queue, and one while there is the connection */
     unsigned refcount;
@@ -56,6 +73,7 @@ struct ucp_wimm_peer {
 typedef struct ucp_wimm_record {
     ucs_queue_elem_t queue;
     ucp_wimm_peer_t *peer; /* Whose slot it holds; NULL for a failure */
+    ucp_wimm_ep_t *ep;     /* That failed; NULL for a notification */
     ucp_wimm_notification_t notification;
 } ucp_wimm_record_t;
 
@@ -83,17 +101,16 @@ struct ucp_wimm {
         unsigned num_ready;     /* Have something that was not looked at */
     } counter;
 
-    /* Connections */
+    /* Endpoints */
     struct {
-        ucs_list_link_t list;
-        unsigned num;
-        ucs_list_link_t
-                failures; /* Of endpoints that are open, or not reported */
-        unsigned num_unreported;
-        uint64_t num_failed; /* Of the worker, when we looked last */
-        uint64_t num_closed;
-        uct_worker_cb_id_t report_id;
-    } conn;
+        khash_t(ucp_wimm_eps) table; /* By their addresses, those not gone */
+        ucs_list_link_t connecting;
+        ucs_list_link_t failing;
+        uint64_t events; /* Of the worker's endpoints, when we looked last */
+        uct_worker_cb_id_t progress_id;
+    } ep;
+
+    ucs_list_link_t conns; /* Connections */
 
     ucp_wimm_native_t *native;
 
@@ -133,12 +150,8 @@ void ucp_wimm_stream_cleanup(ucp_wimm_h wimm);
 ucs_status_t ucp_wimm_stream_notify(ucp_wimm_h wimm, ucp_wimm_peer_t *peer,
                                     uint32_t imm, size_t length);
 
-/* An endpoint failed, and all that had arrived on it was delivered. @a ep is NULL
- * if the program has closed it since, or never had it. */
-void ucp_wimm_stream_fail(ucp_wimm_h wimm, ucp_ep_h ep, ucs_status_t status);
-
-/* The program closed an endpoint: records of its failure must not have it */
-void ucp_wimm_stream_ep_closed(ucp_wimm_h wimm, ucp_ep_h ep);
+/* An endpoint failed, and all that had arrived on it was delivered */
+void ucp_wimm_stream_fail(ucp_wimm_h wimm, ucp_wimm_ep_t *ep);
 
 /* Drop a reference to a peer */
 static inline void ucp_wimm_peer_put(ucp_wimm_peer_t *peer)
@@ -159,18 +172,11 @@ void ucp_wimm_counters_init(ucp_wimm_h wimm);
 void ucp_wimm_counters_cleanup(ucp_wimm_h wimm);
 
 /* Offer a notification. @return Whether it was consumed. */
-int ucp_wimm_counters_notify(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm);
+int ucp_wimm_counters_notify(ucp_wimm_h wimm, const ucp_wimm_ep_t *ep,
+                             uint32_t imm);
 
 /* An endpoint failed: those that are bound to it, or to none, have to tell */
-void ucp_wimm_counters_fail(ucp_wimm_h wimm, ucp_ep_h ep, ucs_status_t status);
-
-/* The program closed an endpoint: nothing can come for those that are bound to it,
- * and its handle may be that of another one soon */
-void ucp_wimm_counters_ep_closed(ucp_wimm_h wimm, ucp_ep_h ep);
-
-/* Call @a cb for each counter that is bound to an endpoint, which it may close */
-void ucp_wimm_counters_for_each_ep(ucp_wimm_h wimm,
-                                   void (*cb)(ucp_wimm_h wimm, ucp_ep_h ep));
+void ucp_wimm_counters_fail(ucp_wimm_h wimm, const ucp_wimm_ep_t *ep);
 
 
 /*
@@ -190,22 +196,49 @@ int ucp_wimm_native_ep_is_of(ucp_worker_h worker, ucp_ep_h ep);
 
 
 /*
- * Connections that may notify us, and what becomes of their endpoints
- * (ucp_wimm_conn.c). With the worker locked.
+ * The worker's endpoints, and what becomes of them (ucp_wimm_ep.c). All with the worker
+ * locked.
+ */
+
+void ucp_wimm_eps_init(ucp_wimm_h wimm);
+
+void ucp_wimm_eps_cleanup(ucp_wimm_h wimm);
+
+/* As cleanup, after the worker was destroyed with all of its endpoints */
+void ucp_wimm_eps_forget(ucp_wimm_h wimm);
+
+/* Find out about new, failed and closed endpoints.
+ * @return Whether progress is going to report a failure. */
+int ucp_wimm_eps_update(ucp_wimm_h wimm);
+
+/* @return A new reference, or NULL if there is no memory */
+ucp_wimm_ep_t *ucp_wimm_ep_get(ucp_wimm_h wimm, ucp_ep_h ucp_ep);
+
+void ucp_wimm_ep_put(ucp_wimm_ep_t *ep);
+
+/* What the program has of it, or NULL. @a ep may be NULL. */
+ucp_ep_h ucp_wimm_ep_handle(const ucp_wimm_ep_t *ep);
+
+/* A connection of it is there. It takes a reference. */
+void ucp_wimm_ep_add_conn(ucp_wimm_ep_t *ep);
+
+/* UCP gave a connection of it up: it was closed, or failed */
+void ucp_wimm_ep_conn_purged(ucp_wimm_h wimm, ucp_wimm_ep_t *ep,
+                             uct_pending_purge_callback_t cb, void *arg);
+
+/* A connection has delivered all that it will. The reference stays. */
+void ucp_wimm_ep_remove_conn(ucp_wimm_h wimm, ucp_wimm_ep_t *ep);
+
+
+/*
+ * Connections that may notify us (ucp_wimm_conn.c). With the worker locked.
  */
 
 void ucp_wimm_conns_init(ucp_wimm_h wimm);
 
 void ucp_wimm_conns_cleanup(ucp_wimm_h wimm);
 
-/* As cleanup, after the worker was destroyed with all of its endpoints */
-void ucp_wimm_conns_forget(ucp_wimm_h wimm);
-
-/* Find out about failed and closed endpoints.
- * @return Whether progress is going to report a failure. */
-int ucp_wimm_conns_update(ucp_wimm_h wimm);
-
-/* Have all connections tell when they fail, also those that have not notified us */
-void ucp_wimm_conns_watch(ucp_wimm_h wimm);
+/* Have the connection of an endpoint tell when it fails, also before it notifies us */
+void ucp_wimm_conn_watch(ucp_wimm_h wimm, uct_ep_h uct_ep, ucp_wimm_ep_t *ep);
 
 #endif

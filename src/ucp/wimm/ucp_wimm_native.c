@@ -722,9 +722,22 @@ int ucp_wimm_native_has_rma(ucp_worker_h worker)
     return !!(worker->context->config.features & UCP_FEATURE_RMA);
 }
 
-uct_worker_h ucp_wimm_native_uct_worker(ucp_worker_h worker)
+void ucp_wimm_native_add_progress(ucp_worker_h worker, ucs_callback_t cb,
+                                  void *arg, uct_worker_cb_id_t *id_p)
 {
-    return worker->uct;
+    *id_p = UCS_CALLBACKQ_ID_NULL;
+    uct_worker_progress_register_safe(worker->uct, cb, arg,
+                                      UCS_CALLBACKQ_FLAG_FAST, id_p);
+}
+
+void ucp_wimm_native_remove_progress(ucp_worker_h worker,
+                                     uct_worker_cb_id_t *id_p)
+{
+    /* Not as UCT does, which may call it once more */
+    UCS_ASYNC_BLOCK(&worker->async);
+    ucs_callbackq_remove(&worker->uct->progress_q, *id_p);
+    UCS_ASYNC_UNBLOCK(&worker->async);
+    *id_p = UCS_CALLBACKQ_ID_NULL;
 }
 
 uint64_t ucp_wimm_native_worker_id(ucp_worker_h worker)
@@ -732,19 +745,9 @@ uint64_t ucp_wimm_native_worker_id(ucp_worker_h worker)
     return worker->uuid;
 }
 
-unsigned ucp_wimm_native_num_eps(ucp_worker_h worker)
+uint64_t ucp_wimm_native_ep_events(ucp_worker_h worker)
 {
-    return worker->num_all_eps;
-}
-
-uint64_t ucp_wimm_native_num_failures(ucp_worker_h worker)
-{
-    return ucp_wimm_worker_failures(worker);
-}
-
-uint64_t ucp_wimm_native_num_closures(ucp_worker_h worker)
-{
-    return ucp_wimm_worker_closures(worker);
+    return ucp_wimm_worker_ep_events(worker);
 }
 
 int ucp_wimm_native_ep_is_of(ucp_worker_h worker, ucp_ep_h ep)
@@ -758,9 +761,24 @@ int ucp_wimm_native_ep_is_open(ucp_ep_h ep)
            UCP_EP_FLAG_USED;
 }
 
+int ucp_wimm_native_ep_is_closed(ucp_ep_h ep)
+{
+    return !!(ep->flags & UCP_EP_FLAG_CLOSED);
+}
+
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep)
 {
     return !!(ep->flags & UCP_EP_FLAG_FAILED);
+}
+
+void ucp_wimm_native_ep_mark(ucp_ep_h ep)
+{
+    ep->flags |= UCP_WIMM_EP_FLAG_MARK;
+}
+
+int ucp_wimm_native_ep_is_marked(ucp_ep_h ep)
+{
+    return !!(ep->flags & UCP_WIMM_EP_FLAG_MARK);
 }
 
 ucs_status_t ucp_wimm_native_purge_status(uct_pending_purge_callback_t cb,
@@ -769,10 +787,10 @@ ucs_status_t ucp_wimm_native_purge_status(uct_pending_purge_callback_t cb,
     return ucp_wimm_purge_status(cb, arg);
 }
 
-ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep)
+void ucp_wimm_native_for_each_ep(ucp_worker_h worker,
+                                 void (*cb)(ucp_ep_h ep, void *arg), void *arg)
 {
     ucs_list_link_t *lists[] = { &worker->all_eps, &worker->internal_eps };
-    ucp_ep_h found           = NULL;
     ucp_wimm_ep_ext_t *ext;
     ucp_ep_h ep;
     unsigned i;
@@ -782,63 +800,34 @@ ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep)
     for (i = 0; i < ucs_static_array_size(lists); ++i) {
         ucp_wimm_for_each_ep(ep, ext, lists[i])
         {
-            if ((found == NULL) &&
-                (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
-                (ucp_ep_lookup_lane(ep, uct_ep) != UCP_NULL_LANE)) {
-                found = ep;
-            }
+            cb(ep, arg);
         }
     }
     UCS_ASYNC_UNBLOCK(&worker->async);
-
-    return found;
 }
 
-int ucp_wimm_native_has_ep(ucp_worker_h worker, ucp_ep_h ep)
-{
-    int found = 0;
-    ucp_wimm_ep_ext_t *ext;
-    ucp_ep_h other;
-
-    UCS_ASYNC_BLOCK(&worker->async);
-    ucp_wimm_for_each_ep(other, ext, &worker->all_eps)
-    {
-        found |= (other == ep);
-    }
-    UCS_ASYNC_UNBLOCK(&worker->async);
-
-    return found && ucp_wimm_native_ep_is_open(ep);
-}
-
-void ucp_wimm_native_for_each_open_ep(ucp_worker_h worker,
-                                      void (*cb)(ucp_ep_h ep, uct_ep_h uct_ep,
-                                                 void *arg),
-                                      void *arg)
-{
-    ucp_wimm_ep_ext_t *ext;
-    ucp_lane_index_t lane;
+typedef struct ucp_wimm_find_ep_arg {
     uct_ep_h uct_ep;
-    ucp_ep_h ep;
+    ucp_ep_h found;
+} ucp_wimm_find_ep_arg_t;
 
-    UCS_ASYNC_BLOCK(&worker->async);
-    ucp_wimm_for_each_ep(ep, ext, &worker->all_eps)
-    {
-        if (!ucp_wimm_native_ep_is_open(ep) ||
-            (ep->cfg_index == UCP_WORKER_CFG_INDEX_NULL)) {
-            continue;
-        }
+static void ucp_wimm_find_ep_cb(ucp_ep_h ep, void *arg)
+{
+    ucp_wimm_find_ep_arg_t *find = arg;
 
-        lane   = ucp_wimm_ep_find_lane(ep);
-        uct_ep = (lane == UCP_NULL_LANE) ? NULL : ucp_wimm_ep_uct_ep(ep, lane);
-        if ((uct_ep != NULL) && !ucp_wimm_is_connected(ep, lane, uct_ep)) {
-            uct_ep = NULL;
-        }
-
-        cb(ep, uct_ep, arg);
+    if ((find->found == NULL) && (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
+        (ucp_ep_lookup_lane(ep, find->uct_ep) != UCP_NULL_LANE)) {
+        find->found = ep;
     }
-    UCS_ASYNC_UNBLOCK(&worker->async);
 }
 
+ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep)
+{
+    ucp_wimm_find_ep_arg_t arg = { .uct_ep = uct_ep, .found = NULL };
+
+    ucp_wimm_native_for_each_ep(worker, ucp_wimm_find_ep_cb, &arg);
+    return arg.found;
+}
 
 void ucp_wimm_native_for_each_iface(ucp_worker_h worker,
                                     void (*cb)(uct_iface_h iface, void *arg),
@@ -881,19 +870,23 @@ void ucp_wimm_native_cleanup(ucp_wimm_h wimm)
 void ucp_wimm_native_ep_info(ucp_wimm_h wimm, ucp_ep_h ep,
                              ucp_wimm_ep_info_t *info)
 {
-    ucp_lane_index_t lane = ucp_wimm_ep_lane(wimm->native, ep);
+    ucp_lane_index_t lane;
     uct_ep_h uct_ep;
 
     memset(info, 0, sizeof(*info));
+
+    /* UCX's thread may add lanes meanwhile */
+    UCS_ASYNC_BLOCK(&ep->worker->async);
+    lane = ucp_wimm_ep_lane(wimm->native, ep);
     if (lane == UCP_NULL_LANE) {
         info->is_placeholder = ucp_wimm_ep_is_placeholder(ep);
-        return;
+    } else {
+        info->has_lane     = 1;
+        info->puts_covered = ucp_wimm_ep_puts_ride_on(ep, lane);
+        uct_ep             = ucp_wimm_ep_uct_ep(ep, lane);
+        if (ucp_wimm_is_connected(ep, lane, uct_ep)) {
+            info->uct_ep = uct_ep;
+        }
     }
-
-    info->has_lane     = 1;
-    info->puts_covered = ucp_wimm_ep_puts_ride_on(ep, lane);
-    uct_ep             = ucp_wimm_ep_uct_ep(ep, lane);
-    if (ucp_wimm_is_connected(ep, lane, uct_ep)) {
-        info->uct_ep = uct_ep;
-    }
+    UCS_ASYNC_UNBLOCK(&ep->worker->async);
 }

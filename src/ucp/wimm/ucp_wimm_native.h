@@ -23,7 +23,7 @@ ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
                                      uint32_t imm,
                                      const ucp_request_param_t *param);
 
-/* What is known about an endpoint that is open */
+/* What is known about an endpoint */
 typedef struct ucp_wimm_ep_info {
     int has_lane;       /* UCP chose the transport */
     int is_placeholder; /* UCP has not chosen anything yet */
@@ -47,36 +47,40 @@ ucp_context_h ucp_wimm_native_context(ucp_worker_h worker);
 /* Whether the worker's context has UCP_FEATURE_RMA */
 int ucp_wimm_native_has_rma(ucp_worker_h worker);
 
-uct_worker_h ucp_wimm_native_uct_worker(ucp_worker_h worker);
+/* Have each ucp_worker_progress() call @a cb, until it is removed */
+void ucp_wimm_native_add_progress(ucp_worker_h worker, ucs_callback_t cb,
+                                  void *arg, uct_worker_cb_id_t *id_p);
+
+/* Not inside of ucp_worker_progress() */
+void ucp_wimm_native_remove_progress(ucp_worker_h worker,
+                                     uct_worker_cb_id_t *id_p);
 
 /* Tells a worker from another one that had its address before */
 uint64_t ucp_wimm_native_worker_id(ucp_worker_h worker);
 
-/* How many endpoints the worker has */
-unsigned ucp_wimm_native_num_eps(ucp_worker_h worker);
-
-/* How many endpoints of the worker failed, or were closed, so far */
-uint64_t ucp_wimm_native_num_failures(ucp_worker_h worker);
-
-uint64_t ucp_wimm_native_num_closures(ucp_worker_h worker);
+/* Changes with each endpoint that the program creates or closes, or that fails */
+uint64_t ucp_wimm_native_ep_events(ucp_worker_h worker);
 
 /* Whether the program has an endpoint, and has not closed it */
 int ucp_wimm_native_ep_is_open(ucp_ep_h ep);
 
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep);
 
-/* As _is_open, of an endpoint that may have been freed */
-int ucp_wimm_native_has_ep(ucp_worker_h worker, ucp_ep_h ep);
+/* Whether the program has closed it, but UCP still needs it */
+int ucp_wimm_native_ep_is_closed(ucp_ep_h ep);
+
+/* Mark an endpoint, to tell it from a later one at the same address */
+void ucp_wimm_native_ep_mark(ucp_ep_h ep);
+
+int ucp_wimm_native_ep_is_marked(ucp_ep_h ep);
 
 /* The endpoint with this UCT endpoint in a lane, or NULL. UCP has no map of them. */
 ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep);
 
-/* Call @a cb for each open endpoint, with the UCT endpoint of its lane for notified
- * puts, or NULL if that is not connected or was given up */
-void ucp_wimm_native_for_each_open_ep(ucp_worker_h worker,
-                                      void (*cb)(ucp_ep_h ep, uct_ep_h uct_ep,
-                                                 void *arg),
-                                      void *arg);
+/* Call @a cb for each endpoint that UCP has, also if the program does not have it. It
+ * must not create or close any. */
+void ucp_wimm_native_for_each_ep(ucp_worker_h worker,
+                                 void (*cb)(ucp_ep_h ep, void *arg), void *arg);
 
 /* The status with which UCP purges a failed endpoint */
 ucs_status_t ucp_wimm_native_purge_status(uct_pending_purge_callback_t cb,

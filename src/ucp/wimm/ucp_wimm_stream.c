@@ -46,14 +46,18 @@ static void ucp_wimm_stream_pull(ucp_wimm_h wimm,
     ucp_wimm_record_t *record = ucs_queue_pull_elem_non_empty(
             &wimm->stream.queue, ucp_wimm_record_t, queue);
     ucp_wimm_peer_t *peer = record->peer;
+    ucp_wimm_ep_t *ep     = record->ep;
 
     --wimm->stream.length;
     *notification = record->notification;
     ucs_mpool_put_inline(record);
     if (peer != NULL) {
-        notification->ep = peer->ep;
+        notification->ep = ucp_wimm_ep_handle(peer->ep);
         peer->release_slot(peer);
         ucp_wimm_peer_put(peer);
+    } else {
+        notification->ep = ucp_wimm_ep_handle(ep);
+        ucp_wimm_ep_put(ep);
     }
 }
 
@@ -84,8 +88,9 @@ static UCS_F_ALWAYS_INLINE int ucp_wimm_stream_handle(
     return status != UCS_INPROGRESS;
 }
 
+/* Put a record into the queue: of a notification, or of a failure */
 static ucs_status_t ucp_wimm_stream_queue(
-        ucp_wimm_h wimm, ucp_wimm_peer_t *peer,
+        ucp_wimm_h wimm, ucp_wimm_peer_t *peer, ucp_wimm_ep_t *ep,
         const ucp_wimm_notification_t *notification)
 {
     ucp_wimm_record_t *record = ucs_mpool_get_inline(&wimm->stream.mp);
@@ -95,6 +100,7 @@ static ucs_status_t ucp_wimm_stream_queue(
     }
 
     record->peer         = peer;
+    record->ep           = ep;
     record->notification = *notification;
     ucs_queue_push(&wimm->stream.queue, &record->queue);
     ++wimm->stream.length;
@@ -106,55 +112,53 @@ ucs_status_t ucp_wimm_stream_notify(ucp_wimm_h wimm, ucp_wimm_peer_t *peer,
 {
     ucp_wimm_notification_t notification = { .status = UCS_OK,
                                              .imm    = imm,
-                                             .length = length,
-                                             .ep     = peer->ep };
+                                             .length = length };
 
     ++wimm->stats.notifications;
-    if (ucp_wimm_counters_notify(wimm, peer->ep, imm)) {
+    notification.ep = ucp_wimm_ep_handle(peer->ep);
+    if (ucp_wimm_counters_notify(wimm,
+                                 (notification.ep == NULL) ? NULL : peer->ep,
+                                 imm)) {
         ++wimm->stats.counted;
         return UCS_OK;
     }
 
+    /* The handler may close its endpoint */
+    ++peer->refcount;
     if (ucp_wimm_stream_handle(wimm, &notification)) {
         ++wimm->stats.handled;
+        ucp_wimm_peer_put(peer);
         return UCS_OK;
     }
 
-    if (ucp_wimm_stream_queue(wimm, peer, &notification) != UCS_OK) {
+    if (ucp_wimm_stream_queue(wimm, peer, NULL, &notification) != UCS_OK) {
         ucs_error("no memory for a notification, its connection is closed");
+        ucp_wimm_peer_put(peer);
         return UCS_ERR_NO_MEMORY;
     }
 
-    ++peer->refcount;
     ++wimm->stats.queued;
     return UCS_INPROGRESS;
 }
 
-void ucp_wimm_stream_fail(ucp_wimm_h wimm, ucp_ep_h ep, ucs_status_t status)
+void ucp_wimm_stream_fail(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
 {
-    ucp_wimm_notification_t notification = { .status = status, .ep = ep };
+    ucp_wimm_notification_t notification = { .status = ep->status,
+                                             .ep     = ucp_wimm_ep_handle(ep) };
 
     ++wimm->stats.failures;
-    ucp_wimm_counters_fail(wimm, ep, status);
+    ucp_wimm_counters_fail(wimm, ep);
     if (ucp_wimm_stream_handle(wimm, &notification)) {
         return;
     }
 
-    if (ucp_wimm_stream_queue(wimm, NULL, &notification) != UCS_OK) {
-        ucs_error("no memory to report that endpoint %p failed: %s", ep,
-                  ucs_status_string(status));
+    if (ucp_wimm_stream_queue(wimm, NULL, ep, &notification) != UCS_OK) {
+        ucs_error("no memory to report that an endpoint failed: %s",
+                  ucs_status_string(ep->status));
+        return;
     }
-}
 
-void ucp_wimm_stream_ep_closed(ucp_wimm_h wimm, ucp_ep_h ep)
-{
-    ucp_wimm_record_t *record;
-
-    ucs_queue_for_each(record, &wimm->stream.queue, queue) {
-        if (record->notification.ep == ep) {
-            record->notification.ep = NULL;
-        }
-    }
+    ++ep->refcount;
 }
 
 ucs_status_t ucp_wimm_set_handler(ucp_wimm_h wimm, ucp_wimm_handler_t cb,
@@ -182,7 +186,7 @@ ucs_status_t ucp_wimm_poll(ucp_wimm_h wimm,
                          "ucp_wimm_poll() has nowhere to write to");
 
     ucp_wimm_native_enter(wimm->worker);
-    ucp_wimm_conns_update(wimm);
+    ucp_wimm_eps_update(wimm);
     while ((count < max) && !ucs_queue_is_empty(&wimm->stream.queue)) {
         ucp_wimm_stream_pull(wimm, &notifications[count]);
         ++count;
@@ -200,8 +204,7 @@ ucs_status_t ucp_wimm_arm(ucp_wimm_h wimm)
     UCP_WIMM_CHECK_HANDLE(wimm, UCS_ERR_INVALID_PARAM);
 
     ucp_wimm_native_enter(wimm->worker);
-    ucp_wimm_conns_watch(wimm);
-    if (ucp_wimm_conns_update(wimm) || (wimm->stream.length > 0) ||
+    if (ucp_wimm_eps_update(wimm) || (wimm->stream.length > 0) ||
         (wimm->counter.num_ready > 0)) {
         status = UCS_ERR_BUSY;
     }

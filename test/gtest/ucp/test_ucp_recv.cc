@@ -472,6 +472,10 @@ TEST_F(test_ucp_many, attach_misuse)
 
 TEST_F(test_ucp_many, worker_destroyed_without_detaching)
 {
+    /* UCX tells the program */
+    expect_log(UCS_LOG_LEVEL_WARN, "callbacks remain in the queue", 5);
+    allow_log(UCS_LOG_LEVEL_WARN, "fast");
+
     /* The next one may be at the same address */
     for (unsigned i = 0; i < 5; ++i) {
         ucp_entity::params p;
@@ -521,8 +525,8 @@ TEST_F(test_ucp_many, handler_must_not_wait_or_detach)
         detached = ucp_wimm_detach(receiver().wimm());
         return UCS_OK;
     };
-    expect_error("inside of ucp_worker_progress()");
-    expect_error("was called from a handler");
+    expect_error("ucp_wimm_wait_some() was called inside of");
+    expect_error("was called from a handler, or inside of");
     EXPECT_OK(wait(
             ucp_wimm_notify_nbx(sender().wimm(), sender().ep(), 1, &param)));
     ASSERT_TRUE(wait_arrivals(receiver(), 1));

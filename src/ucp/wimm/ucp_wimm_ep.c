@@ -1,0 +1,327 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "ucp_wimm_native.h"
+
+#include <ucs/debug/memtrack_int.h>
+
+
+/* How many endpoints one progress looks at whether they are connected */
+#define UCP_WIMM_EPS_WATCH_MAX 8
+
+
+static void ucp_wimm_ep_unlink(ucp_wimm_ep_t *ep)
+{
+    ucs_list_del(&ep->list);
+    ucs_list_head_init(&ep->list);
+}
+
+/* Have progress look until it is connected */
+static void ucp_wimm_ep_watch(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
+{
+    ucs_list_add_tail(&wimm->ep.connecting, &ep->list);
+}
+
+void ucp_wimm_ep_put(ucp_wimm_ep_t *ep)
+{
+    if (--ep->refcount == 0) {
+        ucs_free(ep);
+    }
+}
+
+/* UCP may use the memory of the endpoint for another one, from now on */
+static void ucp_wimm_ep_gone(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
+{
+    khiter_t iter = kh_get(ucp_wimm_eps, &wimm->ep.table, (uintptr_t)ep->ep);
+
+    kh_del(ucp_wimm_eps, &wimm->ep.table, iter);
+    ep->ep = NULL;
+    if (!ep->is_failing) {
+        ucp_wimm_ep_unlink(ep);
+    }
+
+    ucp_wimm_ep_put(ep);
+}
+
+/* @return NULL if there is none */
+static ucp_wimm_ep_t *ucp_wimm_ep_find(ucp_wimm_h wimm, ucp_ep_h ucp_ep)
+{
+    khiter_t iter = kh_get(ucp_wimm_eps, &wimm->ep.table, (uintptr_t)ucp_ep);
+    ucp_wimm_ep_t *ep;
+
+    if (iter == kh_end(&wimm->ep.table)) {
+        return NULL;
+    }
+
+    ep = kh_val(&wimm->ep.table, iter);
+    if (!ucp_wimm_native_ep_is_marked(ucp_ep)) {
+        /* That of another one, which was there before */
+        ucp_wimm_ep_gone(wimm, ep);
+        return NULL;
+    }
+
+    return ep;
+}
+
+static ucp_wimm_ep_t *ucp_wimm_ep_create(ucp_wimm_h wimm, ucp_ep_h ucp_ep)
+{
+    ucp_wimm_ep_t *ep = ucs_malloc(sizeof(*ep), "ucp_wimm_ep");
+    khiter_t iter;
+    int ret;
+
+    if (ep == NULL) {
+        return NULL;
+    }
+
+    iter = kh_put(ucp_wimm_eps, &wimm->ep.table, (uintptr_t)ucp_ep, &ret);
+    if (ret == UCS_KH_PUT_FAILED) {
+        ucs_free(ep);
+        return NULL;
+    }
+
+    ep->ep          = ucp_ep;
+    ep->refcount    = 1;
+    ep->num_conns   = 0;
+    ep->status      = UCS_OK;
+    ep->is_failing  = 0;
+    ep->is_reported = 0;
+    ep->is_seen     = 0;
+
+    kh_val(&wimm->ep.table, iter) = ep;
+    ucp_wimm_ep_watch(wimm, ep);
+    ucp_wimm_native_ep_mark(ucp_ep);
+    return ep;
+}
+
+ucp_wimm_ep_t *ucp_wimm_ep_get(ucp_wimm_h wimm, ucp_ep_h ucp_ep)
+{
+    ucp_wimm_ep_t *ep = ucp_wimm_ep_find(wimm, ucp_ep);
+
+    if (ep == NULL) {
+        ep = ucp_wimm_ep_create(wimm, ucp_ep);
+        if (ep == NULL) {
+            return NULL;
+        }
+    }
+
+    ++ep->refcount;
+    return ep;
+}
+
+/* It is to be reported, unless something of it may still be delivered */
+static void ucp_wimm_ep_failed(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
+{
+    if (ep->is_failing || ep->is_reported || (ep->num_conns > 0)) {
+        return;
+    }
+
+    ucp_wimm_ep_unlink(ep);
+    ++ep->refcount;
+    ep->is_failing = 1;
+    ucs_list_add_tail(&wimm->ep.failing, &ep->list);
+}
+
+void ucp_wimm_ep_add_conn(ucp_wimm_ep_t *ep)
+{
+    ++ep->refcount;
+    ++ep->num_conns;
+    if (!ep->is_failing) {
+        ucp_wimm_ep_unlink(ep);
+    }
+}
+
+void ucp_wimm_ep_conn_purged(ucp_wimm_h wimm, ucp_wimm_ep_t *ep,
+                             uct_pending_purge_callback_t cb, void *arg)
+{
+    if (ep->ep == NULL) {
+        return;
+    }
+
+    if (!ucp_wimm_native_ep_is_open(ep->ep)) {
+        ucp_wimm_ep_gone(wimm, ep);
+    } else if ((ep->status == UCS_OK) && ucp_wimm_native_ep_is_failed(ep->ep)) {
+        ep->status = ucp_wimm_native_purge_status(cb, arg);
+    }
+}
+
+void ucp_wimm_ep_remove_conn(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
+{
+    --ep->num_conns;
+    if (ep->status != UCS_OK) {
+        ucp_wimm_ep_failed(wimm, ep);
+    } else if ((ep->ep != NULL) && (ep->num_conns == 0)) {
+        /* It may get another one */
+        ucp_wimm_ep_watch(wimm, ep);
+    }
+}
+
+ucp_ep_h ucp_wimm_ep_handle(const ucp_wimm_ep_t *ep)
+{
+    return ((ep != NULL) && (ep->ep != NULL) &&
+            ucp_wimm_native_ep_is_open(ep->ep)) ?
+                   ep->ep :
+                   NULL;
+}
+
+/* Called with each endpoint that the worker has */
+static void ucp_wimm_eps_found(ucp_ep_h ucp_ep, void *arg)
+{
+    ucp_wimm_h wimm   = arg;
+    ucp_wimm_ep_t *ep = ucp_wimm_ep_find(wimm, ucp_ep);
+
+    if ((ep == NULL) && ucp_wimm_native_ep_is_open(ucp_ep)) {
+        ep = ucp_wimm_ep_create(wimm, ucp_ep);
+    }
+
+    if (ep == NULL) {
+        return;
+    }
+
+    ep->is_seen = !ucp_wimm_native_ep_is_closed(ucp_ep);
+    if ((ep->status == UCS_OK) && ucp_wimm_native_ep_is_open(ucp_ep) &&
+        ucp_wimm_native_ep_is_failed(ucp_ep) && (ep->num_conns == 0)) {
+        /* It was never connected, or never seen by us */
+        ep->status = UCS_ERR_CONNECTION_RESET;
+        ucp_wimm_ep_failed(wimm, ep);
+    }
+}
+
+/* Something happened to some of the worker's endpoints */
+static UCS_F_NOINLINE void ucp_wimm_eps_look(ucp_wimm_h wimm, uint64_t events)
+{
+    ucp_wimm_ep_t *ep;
+
+    wimm->ep.events = events;
+    ucp_wimm_native_for_each_ep(wimm->worker, ucp_wimm_eps_found, wimm);
+    kh_foreach_value(&wimm->ep.table, ep, {
+        if (!ep->is_seen) {
+            ucp_wimm_ep_gone(wimm, ep);
+        } else {
+            ep->is_seen = 0;
+        }
+    })
+}
+
+int ucp_wimm_eps_update(ucp_wimm_h wimm)
+{
+    uint64_t events = ucp_wimm_native_ep_events(wimm->worker);
+
+    if (ucs_unlikely(events != wimm->ep.events)) {
+        ucp_wimm_eps_look(wimm, events);
+    }
+
+    return !ucs_list_is_empty(&wimm->ep.failing);
+}
+
+/* Those that got connected are to tell when they fail */
+static void ucp_wimm_eps_watch(ucp_wimm_h wimm)
+{
+    ucp_wimm_ep_t *first = NULL;
+    unsigned left        = UCP_WIMM_EPS_WATCH_MAX;
+    ucp_wimm_ep_info_t info;
+    ucp_wimm_ep_t *ep;
+
+    for (; (left > 0) && !ucs_list_is_empty(&wimm->ep.connecting); --left) {
+        ep = ucs_list_head(&wimm->ep.connecting, ucp_wimm_ep_t, list);
+        if (ep == first) {
+            break;
+        }
+
+        ucp_wimm_ep_unlink(ep);
+        ucp_wimm_native_ep_info(wimm, ep->ep, &info);
+        if (info.uct_ep != NULL) {
+            ucp_wimm_conn_watch(wimm, info.uct_ep, ep);
+        } else if (info.has_lane || info.is_placeholder) {
+            ucp_wimm_ep_watch(wimm, ep);
+            first = (first == NULL) ? ep : first;
+        }
+    }
+}
+
+/* Handlers may do what they like */
+static unsigned ucp_wimm_eps_report(ucp_wimm_h wimm)
+{
+    unsigned count = 0;
+    ucp_wimm_ep_t *ep;
+
+    while (ucp_wimm_eps_update(wimm)) {
+        ep = ucs_list_extract_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
+        ucs_list_head_init(&ep->list);
+        ep->is_failing  = 0;
+        ep->is_reported = 1;
+        ucp_wimm_stream_fail(wimm, ep);
+        ucp_wimm_ep_put(ep);
+        ++count;
+    }
+
+    return count;
+}
+
+static unsigned ucp_wimm_eps_progress(void *arg)
+{
+    ucp_wimm_h wimm = arg;
+    unsigned count;
+
+    if (ucs_likely(
+                (ucp_wimm_native_ep_events(wimm->worker) == wimm->ep.events) &&
+                ucs_list_is_empty(&wimm->ep.connecting) &&
+                ucs_list_is_empty(&wimm->ep.failing))) {
+        return 0;
+    }
+
+    ucp_wimm_native_enter(wimm->worker);
+    count = ucp_wimm_eps_report(wimm);
+    ucp_wimm_eps_watch(wimm);
+    ucp_wimm_native_leave(wimm->worker);
+    return count;
+}
+
+void ucp_wimm_eps_init(ucp_wimm_h wimm)
+{
+    ucp_wimm_ep_t *ep;
+
+    kh_init_inplace(ucp_wimm_eps, &wimm->ep.table);
+    ucs_list_head_init(&wimm->ep.connecting);
+    ucs_list_head_init(&wimm->ep.failing);
+    ucp_wimm_eps_look(wimm, ucp_wimm_native_ep_events(wimm->worker));
+
+    /* What failed before nobody waited for */
+    while (!ucs_list_is_empty(&wimm->ep.failing)) {
+        ep = ucs_list_extract_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
+        ucs_list_head_init(&ep->list);
+        ep->is_failing  = 0;
+        ep->is_reported = 1;
+        ucp_wimm_ep_put(ep);
+    }
+
+    ucp_wimm_native_add_progress(wimm->worker, ucp_wimm_eps_progress, wimm,
+                                 &wimm->ep.progress_id);
+}
+
+void ucp_wimm_eps_forget(ucp_wimm_h wimm)
+{
+    ucp_wimm_ep_t *ep;
+
+    kh_foreach_value(&wimm->ep.table, ep, {
+        ucp_wimm_ep_gone(wimm, ep);
+    }) while (!ucs_list_is_empty(&wimm->ep.failing))
+    {
+        ep = ucs_list_extract_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
+        ucp_wimm_ep_put(ep);
+    }
+
+    kh_destroy_inplace(ucp_wimm_eps, &wimm->ep.table);
+}
+
+void ucp_wimm_eps_cleanup(ucp_wimm_h wimm)
+{
+    ucp_wimm_native_remove_progress(wimm->worker, &wimm->ep.progress_id);
+    ucp_wimm_eps_forget(wimm);
+}
