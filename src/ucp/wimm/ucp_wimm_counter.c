@@ -228,32 +228,6 @@ static void ucp_wimm_counter_put_group(ucp_wimm_counter_group_t *group)
     }
 }
 
-static ucs_status_t ucp_wimm_counter_bind(ucp_wimm_h wimm,
-                                          ucp_wimm_counter_h counter,
-                                          ucp_ep_h ucp_ep)
-{
-    ucp_wimm_eps_update(wimm);
-    counter->ep = ucp_wimm_ep_get(wimm, ucp_ep);
-    if (counter->ep == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    if (counter->ep->is_reported) {
-        /* It has failed, and the counter was not there to be told */
-        ucp_wimm_counter_fail(counter, counter->ep->status);
-    }
-
-    return UCS_OK;
-}
-
-static void ucp_wimm_counter_unbind(ucp_wimm_counter_h counter)
-{
-    if (counter->ep != NULL) {
-        ucp_wimm_ep_put(counter->ep);
-        counter->ep = NULL;
-    }
-}
-
 static ucs_status_t ucp_wimm_counter_link(ucp_wimm_h wimm,
                                           ucp_wimm_counter_h counter,
                                           uint32_t mask)
@@ -313,8 +287,29 @@ static void ucp_wimm_counter_unlink(ucp_wimm_counter_h counter)
         ucp_wimm_counter_put_group(group);
     }
 
-    ucp_wimm_counter_unbind(counter);
+    if (counter->ep != NULL) {
+        ucp_wimm_ep_put(counter->ep);
+        counter->ep = NULL;
+    }
+
     counter->wimm = NULL;
+}
+
+static ucs_status_t ucp_wimm_counter_bind(ucp_wimm_counter_h counter,
+                                          ucp_ep_h ucp_ep)
+{
+    ucp_wimm_eps_update(counter->wimm);
+    counter->ep = ucp_wimm_ep_get(counter->wimm, ucp_ep);
+    if (counter->ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (counter->ep->is_reported) {
+        /* It has failed, and the counter was not there to be told */
+        ucp_wimm_counter_fail(counter, counter->ep->status);
+    }
+
+    return UCS_OK;
 }
 
 void ucp_wimm_counters_cleanup(ucp_wimm_h wimm)
@@ -422,14 +417,11 @@ ucs_status_t ucp_wimm_counter_create(ucp_wimm_h wimm,
     }
 
     ucp_wimm_native_enter(wimm->worker);
-    if (counter->is_bound) {
-        status = ucp_wimm_counter_bind(wimm, counter, params->ep);
-    }
-
-    if (status == UCS_OK) {
-        status = ucp_wimm_counter_link(wimm, counter, mask);
+    status = ucp_wimm_counter_link(wimm, counter, mask);
+    if ((status == UCS_OK) && counter->is_bound) {
+        status = ucp_wimm_counter_bind(counter, params->ep);
         if (status != UCS_OK) {
-            ucp_wimm_counter_unbind(counter);
+            ucp_wimm_counter_unlink(counter);
         }
     }
     ucp_wimm_native_leave(wimm->worker);

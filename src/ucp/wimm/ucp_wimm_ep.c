@@ -132,9 +132,6 @@ void ucp_wimm_ep_add_conn(ucp_wimm_ep_t *ep)
 {
     ++ep->refcount;
     ++ep->num_conns;
-    if (!ep->is_failing) {
-        ucp_wimm_ep_unlink(ep);
-    }
 }
 
 void ucp_wimm_ep_conn_purged(ucp_wimm_h wimm, ucp_wimm_ep_t *ep,
@@ -156,7 +153,7 @@ void ucp_wimm_ep_remove_conn(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
     --ep->num_conns;
     if (ep->status != UCS_OK) {
         ucp_wimm_ep_failed(wimm, ep);
-    } else if ((ep->ep != NULL) && (ep->num_conns == 0)) {
+    } else if ((ep->ep != NULL) && ucs_list_is_empty(&ep->list)) {
         /* It may get another one */
         ucp_wimm_ep_watch(wimm, ep);
     }
@@ -206,7 +203,7 @@ static UCS_F_NOINLINE void ucp_wimm_eps_look(ucp_wimm_h wimm, uint64_t events)
         } else {
             ep->is_seen = 0;
         }
-    })
+    });
 }
 
 int ucp_wimm_eps_update(ucp_wimm_h wimm)
@@ -309,10 +306,8 @@ void ucp_wimm_eps_forget(ucp_wimm_h wimm)
 {
     ucp_wimm_ep_t *ep;
 
-    kh_foreach_value(&wimm->ep.table, ep, {
-        ucp_wimm_ep_gone(wimm, ep);
-    }) while (!ucs_list_is_empty(&wimm->ep.failing))
-    {
+    kh_foreach_value(&wimm->ep.table, ep, { ucp_wimm_ep_gone(wimm, ep); });
+    while (!ucs_list_is_empty(&wimm->ep.failing)) {
         ep = ucs_list_extract_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
         ucp_wimm_ep_put(ep);
     }
