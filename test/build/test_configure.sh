@@ -244,7 +244,7 @@ tap_run "the installed header compiles alone" cc -Wall -Werror -I"$installed/inc
 tap_run "a program of the installed library compiles" cc -Wall -Wextra -Werror -std=c99 -pedantic \
     -I"$installed/include" ${ucx_prefix:+-isystem "$ucx_prefix/include"} "$top/test/build/user.c" -o "$tmp/user" \
     -L"$installed/lib" -Wl,-rpath-link,"$installed/lib/ucx" -lucp_wimm -L"$ucx_libdir" -Wl,-rpath,"$ucx_libdir" -lucp
-tap_run "and as C++" c++ -Wall -Wextra -Werror -x c++ -I"$installed/include" \
+tap_run "and as C++" c++ -Wall -Wextra -Werror -std=c++11 -pedantic -x c++ -I"$installed/include" \
     ${ucx_prefix:+-isystem "$ucx_prefix/include"} -c "$top/test/build/user.c" -o "$tmp/user.o"
 output=$(LD_LIBRARY_PATH=$installed/lib:$installed/lib/ucx UCX_TLS=self "$tmp/user" 2>&1)
 tap_is "it runs, and attaches" "$output" "attached, 32 bits"
