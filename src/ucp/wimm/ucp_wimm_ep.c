@@ -181,7 +181,7 @@ static void ucp_wimm_eps_found(ucp_ep_h ucp_ep, void *arg)
         return;
     }
 
-    ep->is_seen = !ucp_wimm_native_ep_is_closed(ucp_ep);
+    ep->is_seen = 1;
     if ((ep->status == UCS_OK) && ucp_wimm_native_ep_is_open(ucp_ep) &&
         ucp_wimm_native_ep_is_failed(ucp_ep) && (ep->num_conns == 0)) {
         /* It was never connected, or never seen by us */

@@ -89,11 +89,6 @@ int ucp_wimm_native_ep_is_open(ucp_ep_h ep)
     return ep_of(ep)->open && !ep_of(ep)->closed;
 }
 
-int ucp_wimm_native_ep_is_closed(ucp_ep_h ep)
-{
-    return ep_of(ep)->closed;
-}
-
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep)
 {
     return ep_of(ep)->failed;

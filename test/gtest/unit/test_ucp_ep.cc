@@ -36,6 +36,8 @@ TEST_F(test_ucp_ep, fails_before_it_is_connected)
     EXPECT_EQ(records({ { UCS_ERR_CONNECTION_RESET, 0, 0, ep(0) } }), told());
     ucp_fails(0); /* Something happens again */
     EXPECT_EQ(0u, progress());
+    fake_peer(wimm(), ep(0), 1, &m_slots); /* And something comes late */
+    EXPECT_EQ(0u, progress());
     EXPECT_EQ(1u, wimm()->stats.failures);
 }
 
@@ -46,6 +48,7 @@ TEST_F(test_ucp_ep, fails_after_all_was_delivered)
     ep(0);
     connect(0, peer);
     ucp_fails(0);
+    EXPECT_EQ(0u, progress());
     peer.purge(UCS_ERR_ENDPOINT_TIMEOUT);
     EXPECT_EQ(0u, progress());
     EXPECT_OK(ucp_wimm_arm(wimm()));
@@ -208,6 +211,8 @@ TEST_F(test_ucp_ep, not_the_programs)
 
     ep(0);
     fake(0).open = false; /* UCP made it for a peer */
+    EXPECT_EQ(0u, progress());
+    EXPECT_EQ(0u, m_worker.num_infos);
     peer.set_ep(ep(0));
     notify(peer, 1);
     EXPECT_EQ(records({ { UCS_OK, 1, 0, NULL } }), told());
@@ -227,10 +232,11 @@ TEST_F(test_ucp_ep, not_the_programs_is_gone_without_a_failure)
     fake(0).open = false;
     peer.set_ep(ep(0));
     notify(peer, 1);
-    fake(0).failed = true;
+    peer.disconnect();
+    ucp_fails(0);
+    EXPECT_EQ(0u, progress());
     peer.purge(UCS_ERR_ENDPOINT_TIMEOUT);
     ep_closed(ep(0));
-    peer.disconnect();
     ep(0); /* One of the program, at its address */
     EXPECT_EQ(0u, progress());
     EXPECT_EQ(records({ { UCS_OK, 1, 0, NULL } }), told());
