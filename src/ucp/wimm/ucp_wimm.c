@@ -11,6 +11,7 @@
 #include "ucp_wimm_native.h"
 
 #include <uct/ib/wimm/wimm.h>
+#include <uct/ib/wimm/wimm_abi.h>
 #include <ucs/debug/memtrack_int.h>
 #include <ucs/sys/math.h>
 #include <pthread.h>
@@ -140,12 +141,9 @@ void ucp_wimm_put_ref(ucp_wimm_h wimm)
 static ucs_status_t ucp_wimm_check_version(void)
 {
     const char *loaded = ucp_get_version_string();
-    size_t length      = strlen(WIMM_UCX_VERSION);
 
-    /* "1.13.1" also stands for "1.13.1-rc1", but not for "1.13.10" */
     UCP_WIMM_CHECK_PARAM(
-            !strncmp(loaded, WIMM_UCX_VERSION, length) &&
-                    ((loaded[length] < '0') || (loaded[length] > '9')),
+            uct_wimm_abi_is_version(WIMM_UCX_VERSION, loaded),
             UCS_ERR_UNSUPPORTED,
             "libucp_wimm was built for UCX %s, but UCX %s is loaded",
             WIMM_UCX_VERSION, loaded);

@@ -44,6 +44,11 @@
  * Only the notification tells the peer's program. Completions need not come in the order
  * of the operations.
  *
+ * While UCX goes through what waited for a connection, what a callback issues is put
+ * behind all of that, and is not covered by a @ref ucp_ep_flush_nbx that the same
+ * callback calls, but by @ref ucp_worker_flush_nbx, and by any later flush. As with UCX's
+ * own operations, the callback of an operation must not close its endpoint by force.
+ *
  * Connections. An operation may be issued as soon as there is an endpoint: until it is
  * connected, and while resources, receive credits or slots of the peer are missing, it
  * is queued, in order. Where RMA needs a remote key, UCX wants it to be unpacked for a

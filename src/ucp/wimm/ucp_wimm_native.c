@@ -156,9 +156,11 @@ static void ucp_wimm_put_completion(uct_completion_t *self)
         return;
     }
 
+    /* Deregister before leaving: the callbacks of those that were deferred may close
+     * the endpoint */
     wimm = ucp_wimm_req_put(req)->wimm;
-    ucp_wimm_put_leave_wireup(req);
     ucp_request_send_buffer_dereg(req);
+    ucp_wimm_put_leave_wireup(req);
     ucp_request_complete_send(req, self->status);
     ucp_wimm_put_ref(wimm);
 }

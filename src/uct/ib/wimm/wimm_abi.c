@@ -84,7 +84,6 @@ ucs_status_t uct_wimm_abi_check(const uct_wimm_abi_t *abi, char *msg,
                                 size_t max)
 {
     const uct_wimm_abi_class_t *cls;
-    size_t length;
 
     if ((abi->ucp_file != NULL) && (abi->uct_file != NULL) &&
         !uct_wimm_abi_same_folder(abi->ucp_file, abi->uct_file)) {
@@ -93,11 +92,7 @@ ucs_status_t uct_wimm_abi_check(const uct_wimm_abi_t *abi, char *msg,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    /* "1.13.1" also stands for "1.13.1-rc1", but not for "1.13.10" */
-    length = strlen(abi->built_version);
-    if (strncmp(abi->built_version, abi->loaded_version, length) ||
-        ((abi->loaded_version[length] >= '0') &&
-         (abi->loaded_version[length] <= '9'))) {
+    if (!uct_wimm_abi_is_version(abi->built_version, abi->loaded_version)) {
         snprintf(msg, max, "it was built for UCX %s but UCX %s is loaded",
                  abi->built_version, abi->loaded_version);
         return UCS_ERR_UNSUPPORTED;

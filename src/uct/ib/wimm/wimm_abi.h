@@ -10,6 +10,7 @@
 #include <ucs/type/class.h>
 #include <ucs/type/status.h>
 #include <stddef.h>
+#include <string.h>
 
 /* Load-time guard. UCX checks no module, and its internal structures change
  * with its version and with its configuration: a module that was built for
@@ -35,6 +36,17 @@ typedef struct uct_wimm_abi {
     const char *ucp_file;
     const char *uct_file;
 } uct_wimm_abi_t;
+
+
+/* Whether a UCX is the one that this was built for. "1.13.1" also stands for
+ * "1.13.1-rc1", but not for "1.13.10". */
+static inline int uct_wimm_abi_is_version(const char *built, const char *loaded)
+{
+    size_t length = strlen(built);
+
+    return !strncmp(built, loaded, length) &&
+           ((loaded[length] < '0') || (loaded[length] > '9'));
+}
 
 
 /* The module's own. The strings are static. */
