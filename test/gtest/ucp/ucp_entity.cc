@@ -37,11 +37,11 @@ static void check(ucs_status_t status, const std::string &what)
 }
 
 /* The only active device, or the one that the environment names */
-static std::string default_device()
+static std::string device_of(const ucp_entity::params &p)
 {
     const char *device = getenv("WIMM_TEST_DEVICE");
 
-    return (device == nullptr) ? "rxe0" : device;
+    return !p.device.empty() ? p.device : (device == nullptr) ? "rxe0" : device;
 }
 
 static std::string netdev_of(const std::string &device)
@@ -80,15 +80,14 @@ static struct sockaddr_in address_of(const std::string &netdev)
 }
 
 ucp_entity::ucp_entity(const params &p)
-    : m_params(p), m_context(nullptr), m_worker(nullptr), m_wimm(nullptr),
-      m_listener(nullptr), m_addr()
+    : m_params(p), m_netdev(netdev_of(device_of(p))), m_context(nullptr),
+      m_worker(nullptr), m_wimm(nullptr), m_listener(nullptr), m_addr()
 {
-    const std::string device = p.device.empty() ? default_device() : p.device;
-    const std::string netdev = netdev_of(device);
+    const std::string device = device_of(p);
     const bool is_tcp        = p.conn == connection::TCP;
     config_list config       = {
               { "TLS", is_tcp ? "wimm,ud_verbs:aux,tcp" : "wimm,ud_verbs:aux" },
-              { "NET_DEVICES", device + ":1" + (is_tcp ? "," + netdev : "") },
+              { "NET_DEVICES", device + ":1" + (is_tcp ? "," + m_netdev : "") },
               { "SOCKADDR_TLS_PRIORITY", is_tcp ? "tcp" : "rdmacm" },
               { "IB_RX_QUEUE_LEN", "256" }
     };
@@ -116,7 +115,7 @@ ucp_entity::ucp_entity(const params &p)
           "ucp_worker_create");
 
     if (p.conn != connection::ADDRESS) {
-        m_addr = address_of(netdev);
+        m_addr = address_of(m_netdev);
     }
 
     if (p.attach) {

@@ -77,6 +77,12 @@ class ucp_entity {
         return m_wimm;
     }
 
+    /* The network of the device */
+    const std::string &netdev() const
+    {
+        return m_netdev;
+    }
+
     ucp_ep_h ep(size_t index = 0) const
     {
         return m_eps.at(index);
@@ -129,6 +135,7 @@ class ucp_entity {
     ucp_ep_h create_ep(const ucp_ep_params_t &params);
 
     params m_params;
+    std::string m_netdev;
     ucp_context_h m_context;
     ucp_worker_h m_worker;
     ucp_wimm_h m_wimm;
