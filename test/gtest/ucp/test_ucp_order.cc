@@ -296,6 +296,116 @@ INSTANTIATE_TEST_SUITE_P(lengths, test_ucp_plain,
                          ::testing::Values<size_t>(8, 3000, 20000));
 
 
+/* ucp_worker_fence() between plain puts and notified ones of one endpoint */
+class test_ucp_fence : public test_ucp_order,
+                       public ::testing::WithParamInterface<size_t> {
+  protected:
+    static const uint32_t count = 100;
+    static const uint32_t half  = num_areas / 2;
+
+    static size_t offset_of(uint32_t index)
+    {
+        return (index % num_areas) * area;
+    }
+
+    void plain_put(size_t from, size_t to, size_t length)
+    {
+        m_requests.emplace_back();
+        put_request &r            = m_requests.back();
+        ucp_request_param_t param = r.param();
+
+        r.ptr = ucp_put_nbx(sender().ep(), m_src->ptr(from), length,
+                            m_dst->addr(to), m_rkey.get(), &param);
+    }
+
+    void notified_put(uint32_t imm, size_t from, size_t to, size_t length)
+    {
+        m_requests.emplace_back();
+        put_request &r            = m_requests.back();
+        ucp_request_param_t param = r.param();
+
+        r.ptr = ucp_wimm_put_nbx(sender().wimm(), sender().ep(),
+                                 m_src->ptr(from), length, m_dst->addr(to),
+                                 m_rkey.get(), imm, &param);
+    }
+
+    void fence()
+    {
+        ASSERT_OK(ucp_worker_fence(sender().worker()));
+    }
+};
+
+const uint32_t test_ucp_fence::count;
+const uint32_t test_ucp_fence::half;
+
+
+/* Also what was issued before the connection */
+TEST_P(test_ucp_fence, notified_put_tells_of_the_plain_one_before)
+{
+    const size_t length = GetParam();
+    unsigned wrong      = 0;
+
+    start(false);
+    receiver().on_arrival = [&](const ucp_wimm_notification_t &n) {
+        wrong += (m_dst->check(n.imm, offset_of(n.imm + half), length) !=
+                  length);
+        wrong += (n.length != length_of(n.imm));
+        wrong += (m_dst->check(n.imm, offset_of(n.imm), length_of(n.imm)) !=
+                  length_of(n.imm));
+        return UCS_OK;
+    };
+
+    for (uint32_t imm = 0; imm < count; ++imm) {
+        if (imm >= half) {
+            ASSERT_TRUE(wait_arrivals(receiver(), imm - half + 1));
+        }
+
+        m_src->fill(imm, offset_of(imm + half), length);
+        m_src->fill(imm, offset_of(imm), length_of(imm));
+        plain_put(offset_of(imm + half), offset_of(imm + half), length);
+        fence();
+        issue(imm, length_of(imm));
+    }
+    check_order(count);
+    EXPECT_EQ(0u, wrong);
+    finish();
+}
+
+/* One that waits for a slot or a credit may be overtaken: here none does */
+TEST_P(test_ucp_fence, plain_put_does_not_overtake_a_notified_one)
+{
+    const size_t length = GetParam();
+    unsigned wrong      = 0;
+
+    start(true);
+    receiver().on_arrival = [&](const ucp_wimm_notification_t &n) {
+        if ((n.imm % 2) == 0) {
+            wrong += (n.length != length);
+        } else {
+            wrong += (m_dst->check(n.imm, offset_of(n.imm), length) != length);
+        }
+        return UCS_OK;
+    };
+
+    for (uint32_t imm = 0; imm < count; imm += 2) {
+        /* Both to the place of the second one */
+        m_src->fill(imm, offset_of(imm), length);
+        m_src->fill(imm + 1, offset_of(imm + 1), length);
+        notified_put(imm, offset_of(imm), offset_of(imm + 1), length);
+        fence();
+        plain_put(offset_of(imm + 1), offset_of(imm + 1), length);
+        issue(imm + 1, 0);
+        ASSERT_TRUE(wait_arrivals(receiver(), imm + 2));
+    }
+    check_order(count);
+    EXPECT_EQ(0u, wrong);
+    finish();
+}
+
+INSTANTIATE_TEST_SUITE_P(lengths, test_ucp_fence,
+                         ::testing::Values<size_t>(8, 3000, 20000));
+
+
 /* When a flush is complete the data of all of ours is there */
 class test_ucp_flush
     : public test_ucp_order,
