@@ -26,10 +26,7 @@ class test_ucp_fixture : public ucp_conn_test {
         ucp_test::SetUp();
         p.attach = false;
         p.features |= UCP_FEATURE_AMO64 | UCP_FEATURE_STREAM;
-        /* Failures are told by what failed, not a minute later by keepalive */
-        p.config = { { "RC_TIMEOUT", "50ms" },
-                     { "RC_RETRY_COUNT", "3" },
-                     { "KEEPALIVE_INTERVAL", "inf" } };
+        p.config = config_that_fails_soon();
         m_params = p;
         create_pair(p);
         ASSERT_OK(flush(sender()));

@@ -134,7 +134,7 @@ TEST_F(test_ucp_kill, ends_requests_and_waits)
     unsigned failed = 0;
     char byte;
 
-    p.config = { { "RC_TIMEOUT", "50ms" }, { "RC_RETRY_COUNT", "3" } };
+    p.config = config_that_fails_soon();
     start_child();
     ucp_entity &e = create(p);
     ucp_buffer src(e, memory_size);

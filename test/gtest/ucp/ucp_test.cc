@@ -9,6 +9,13 @@
 #include <cstdlib>
 
 
+config_list config_that_fails_soon()
+{
+    return { { "RC_TIMEOUT", "50ms" },
+             { "RC_RETRY_COUNT", "3" },
+             { "KEEPALIVE_INTERVAL", "inf" } };
+}
+
 ucp_request_param_t put_request::param()
 {
     ucp_request_param_t param = {};

@@ -36,6 +36,11 @@ struct put_request {
 };
 
 
+/* Failures are told soon, and by the operation that fails: UCP's keepalive, which would
+ * find them too, is off */
+config_list config_that_fails_soon();
+
+
 /* Entities in one process, over a device. With WIMM_TEST_PEER_DEVICE each has a device
  * of its own, and packets cross the network between these. */
 class ucp_test : public test_base {
