@@ -83,10 +83,7 @@ TEST_F(test_ucp_handler, answers_and_takes_from_the_queue)
 
 TEST_F(test_ucp_handler, closes_the_endpoint)
 {
-    if (default_connection() != connection::ADDRESS) {
-        return; /* The peer's endpoint would fail in the middle of what it sends */
-    }
-
+    const bool is_told        = default_connection() != connection::ADDRESS;
     ucp_request_param_t param = {};
     ucs_status_ptr_t closing  = nullptr;
 
@@ -100,6 +97,17 @@ TEST_F(test_ucp_handler, closes_the_endpoint)
     notify(sender(), 0, 5);
     ASSERT_TRUE(wait_for([&] { return receiver().arrivals.size() >= 3; }));
     EXPECT_OK(wait(closing));
+
+    /* A connection manager tells the peer, whose endpoint fails, and nothing else */
+    if (is_told) {
+        ASSERT_TRUE(wait_for([&] { return !sender().errors.empty(); }));
+        EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, sender().errors[0].second);
+        ASSERT_TRUE(wait_arrivals(sender(), 1));
+        EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, sender().arrivals[0].status);
+        EXPECT_EQ(sender().ep(), sender().arrivals[0].ep);
+    }
+    EXPECT_EQ(is_told, sender().errors.size());
+    EXPECT_EQ(is_told, sender().arrivals.size());
 
     /* Records in the queue do not keep a handle that may be freed */
     ucp_wimm_notification_t n[8];
@@ -161,10 +169,6 @@ TEST_F(test_ucp_no_err, put_that_fails_ends_nothing_and_notifies_nobody)
     ucp_entity::params p;
     put_request r;
     ucp_request_param_t param = r.param();
-
-    if (default_connection() != connection::ADDRESS) {
-        return; /* A connection manager wants it */
-    }
 
     create_pair(p, UCP_ERR_HANDLING_MODE_NONE);
     ucp_buffer src(sender(), 64), dst(receiver(), 64);

@@ -225,6 +225,8 @@ void ucp_entity::accept_cb(ucp_conn_request_h request, void *arg)
     ucp_entity *self       = static_cast<ucp_entity *>(arg);
     ucp_ep_params_t params = self->ep_params(UCP_ERR_HANDLING_MODE_PEER);
 
+    /* The client says how errors are handled */
+    params.field_mask &= ~UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
     params.field_mask |= UCP_EP_PARAM_FIELD_CONN_REQUEST;
     params.conn_request = request;
     self->create_ep(params);
