@@ -7,7 +7,8 @@
 # Tests under valgrind's memcheck: invalid accesses, values that nobody set, and memory that was
 # lost fail. Without an argument those that need no device, with "device" a choice of those that
 # need one, since they are slow in a VM without KVM: all kinds of notified puts, slots, pending
-# queue, flush, destruction, errors, events.
+# queue, flush, destruction, errors, events; and through UCP endpoints, requests, counters,
+# failures, closing, and detaching.
 
 set -u
 
@@ -35,6 +36,17 @@ tests=(
     test_event.notified_put_wakes
 )
 
+ucp_tests=(
+    all/test_ucp_put.all_lengths_memh/address
+    test_ucp_request.freed_while_in_progress
+    test_ucp_counter.after_detach_can_be_read_and_destroyed
+    test_ucp_handler.closes_the_endpoint
+    test_ucp_handler.detaching_gives_the_slots_back
+    test_ucp_many.worker_destroyed_without_detaching
+    test_ucp_order.force_close_cancels_what_is_queued
+    all/test_ucp_fail.put_that_fails_ends_in_an_error_and_notifies_nobody/address
+)
+
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
@@ -59,6 +71,7 @@ case ${1-} in
     ;;
 device)
     memcheck gtest_uct ${#tests[@]} --gtest_filter="$(IFS=:; echo "${tests[*]}")"
+    memcheck gtest_ucp ${#ucp_tests[@]} --gtest_filter="$(IFS=:; echo "${ucp_tests[*]}")"
     ;;
 *)
     echo "usage: test_valgrind.sh [device]" >&2
