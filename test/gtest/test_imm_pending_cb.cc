@@ -290,6 +290,60 @@ TEST_F(test_imm_pending_cb, request_of_a_message_posts_beyond_it)
     EXPECT_EQ(1u, m_ams.back());
 }
 
+TEST_F(test_imm_pending_cb, request_of_a_message_flushes_beyond_it)
+{
+    bool refused = false;
+    bool done    = false;
+
+    open_pair({ { "IB_TX_QUEUE_LEN", "8" } });
+    receive();
+    /* What the flush has to cover is still queued */
+    func_completion comp([&]() {
+        EXPECT_GE(ep_attr(sender()).counters.posted, 2u);
+        done = true;
+    });
+    pending_req &flusher = request([&]() {
+        const ucs_status_t status = uct_ep_flush(sender().ep(), 0, &comp.uct);
+
+        if (status != UCS_ERR_NO_RESOURCE) {
+            EXPECT_STATUS(UCS_INPROGRESS, status);
+            return UCS_OK;
+        }
+        return status;
+    });
+    {
+        tx_hold hold(sender());
+
+        fill_unsignaled();
+        pending_req &req = request([&]() {
+            const ucs_status_t status = am(1);
+
+            if (status == UCS_OK) {
+                refused = uct_ep_flush(sender().ep(), 0, &comp.uct) ==
+                          UCS_ERR_NO_RESOURCE;
+            }
+            if (refused) {
+                EXPECT_OK(uct_ep_pending_add(sender().ep(), &flusher.uct, 0));
+                queue(3);
+            }
+            return status;
+        });
+        ASSERT_OK(uct_ep_pending_add(sender().ep(), &req.uct, 0));
+        queue(1);
+        queue(2);
+    }
+
+    ASSERT_TRUE(wait_arrived(2));
+    ASSERT_TRUE(refused);
+
+    /* When it is the turn of the flush itself, it does not wait for what is behind
+     * it */
+    ASSERT_TRUE(wait_arrived(3));
+    EXPECT_EQ(sequence(1, 3), arrived());
+    ASSERT_TRUE(wait_for([&]() { return done; }));
+    check_works(4);
+}
+
 TEST_F(test_imm_pending_cb, completion_of_a_flush_in_the_list_posts)
 {
     bool done = false;

@@ -522,8 +522,10 @@ ucs_status_t uct_wimm_ep_flush(uct_ep_h tl_ep, unsigned flags,
     }
 
     if (uct_wimm_ep_is_usable(ep)) {
+        /* Also if it is called by the completion of a request that was posted: others
+         * may be queued behind that */
         if (!ucs_arbiter_group_is_empty(&ep->super.super.arb_group) &&
-            !(iface->dispatch.ep == ep)) {
+            !uct_wimm_ep_is_head(iface, ep)) {
             return UCS_ERR_NO_RESOURCE;
         }
 
