@@ -269,8 +269,9 @@ TEST_F(test_imm_error, other_operations_before_the_failure_is_reported)
         EXPECT_STATUS(UCS_ERR_IO_ERROR, notify(sender(), 0, 1));
     }
     EXPECT_OK(uct_ep_am_short(sender().ep(), 0, 1, NULL, 0));
-    EXPECT_OK(uct_ep_put_short(sender().ep(), &data, sizeof(data), dst.addr(),
-                               dst.rkey()));
+    EXPECT_STATUS(UCS_ERR_CONNECTION_RESET,
+                  uct_ep_put_short(sender().ep(), &data, sizeof(data),
+                                   dst.addr(), dst.rkey()));
     EXPECT_STATUS(UCS_INPROGRESS, uct_ep_flush(sender().ep(), 0, &comp.uct));
     expect_failed_once(sender(), sender().ep());
     EXPECT_STATUS(UCS_ERR_IO_ERROR, sender().errors[0].status);

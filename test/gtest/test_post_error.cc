@@ -140,13 +140,16 @@ const unsigned test_post_error::num_eps;
 const unsigned test_post_error::slots;
 
 
-TEST_F(test_post_error, notified_put_of_each_kind)
+TEST_F(test_post_error, put_of_each_kind)
 {
     enum {
         NOTIFY,
         SHORT,
         BCOPY,
         ZCOPY,
+        PLAIN_SHORT,
+        PLAIN_BCOPY,
+        PLAIN_ZCOPY,
         NUM_KINDS
     };
 
@@ -154,8 +157,10 @@ TEST_F(test_post_error, notified_put_of_each_kind)
     mapped_buffer src(64, sender());
     mapped_buffer dst(64, receiver());
     imm_sink sink(receiver());
-    pack_arg arg = { 1, 64 };
+    const uct_iov_t iov = src.iov(64);
+    pack_arg arg        = { 1, 64 };
 
+    src.fill(1);
     expect_error("ibv_post_send() on qp", NUM_KINDS);
     expect_error("endpoint failed: Input/output error", NUM_KINDS);
     for (int kind = 0; kind < NUM_KINDS; ++kind) {
@@ -178,8 +183,20 @@ TEST_F(test_post_error, notified_put_of_each_kind)
             case BCOPY:
                 ret = put_imm_bcopy(sender(), 0, &arg, dst, 0, 1);
                 break;
-            default:
+            case ZCOPY:
                 ret = put_imm_zcopy(sender(), 0, src, 64, dst, 0, 1, &comp);
+                break;
+            case PLAIN_SHORT:
+                ret = uct_ep_put_short(sender().ep(), src.ptr(), 8, dst.addr(),
+                                       dst.rkey());
+                break;
+            case PLAIN_BCOPY:
+                ret = uct_ep_put_bcopy(sender().ep(), pack_cb, &arg, dst.addr(),
+                                       dst.rkey());
+                break;
+            default:
+                ret = uct_ep_put_zcopy(sender().ep(), &iov, 1, dst.addr(),
+                                       dst.rkey(), &comp.uct);
                 break;
             }
             EXPECT_STATUS(UCS_ERR_IO_ERROR, static_cast<ucs_status_t>(ret));
@@ -200,6 +217,7 @@ TEST_F(test_post_error, notified_put_of_each_kind)
         receiver().destroy_ep(0);
         EXPECT_EQ(0, comp.called);
         EXPECT_EQ(0u, sink.count());
+        EXPECT_EQ(0u, dst.u64());
         sender().errors.clear();
         entity::connect(sender(), 0, receiver(), 0);
     }

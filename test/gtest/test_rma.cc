@@ -6,7 +6,9 @@
 
 #include "common/uct_test.h"
 #include "common/rc_state.h"
+#include "common/send_view.h"
 
+#include <algorithm>
 #include <cstring>
 
 
@@ -16,6 +18,18 @@ class test_rma : public uct_test {
     static void unpack_cb(void *arg, const void *data, size_t length)
     {
         memcpy(arg, data, length);
+    }
+
+    /* Each of the three, of 8 bytes. @return Errors, or what was posted. */
+    std::vector<ssize_t> put_each(const mapped_buffer &src, uint64_t addr,
+                                  uct_rkey_t rkey)
+    {
+        const uct_iov_t iov = src.iov(8);
+        pack_arg arg        = { 1, 8 };
+
+        return { uct_ep_put_short(sender().ep(), src.ptr(), 8, addr, rkey),
+                 uct_ep_put_bcopy(sender().ep(), pack_cb, &arg, addr, rkey),
+                 uct_ep_put_zcopy(sender().ep(), &iov, 1, addr, rkey, NULL) };
     }
 
     void wait(ucs_status_t status, const completion &comp)
@@ -103,6 +117,113 @@ TEST_F(test_rma, put_zcopy_all_iov_entries)
                           dst.rkey(), &comp.uct),
          comp);
     dst.check(2, count * 100);
+}
+
+TEST_F(test_rma, put_is_one_signaled_write)
+{
+    open_pair();
+    mapped_buffer src(8, sender());
+    mapped_buffer dst(8, receiver());
+    const uct_iov_t none = src.iov(0);
+    pack_arg empty       = { 1, 0 };
+    send_view view(sender());
+
+    EXPECT_EQ(std::vector<ssize_t>({ UCS_OK, 8, UCS_INPROGRESS }),
+              put_each(src, dst.addr(), dst.rkey()));
+    ASSERT_EQ(3u, view.got.size());
+    for (const send_view::request &req : view.got) {
+        EXPECT_EQ(IBV_WR_RDMA_WRITE, req.opcode);
+        EXPECT_EQ(unsigned(IBV_SEND_SIGNALED), req.flags & ~IBV_SEND_INLINE);
+        EXPECT_EQ(std::vector<size_t>({ 8 }), req.sge);
+        EXPECT_EQ(dst.addr(), req.remote_addr);
+        EXPECT_EQ(static_cast<uint32_t>(dst.rkey()), req.rkey);
+    }
+
+    /* Nothing to write is done at once, but for a short put */
+    EXPECT_EQ(0, uct_ep_put_bcopy(sender().ep(), pack_cb, &empty, dst.addr(),
+                                  dst.rkey()));
+    EXPECT_OK(uct_ep_put_zcopy(sender().ep(), &none, 1, dst.addr(), dst.rkey(),
+                               NULL));
+    EXPECT_EQ(3u, view.got.size());
+    flush(sender());
+    EXPECT_EQ(0u, rc_state::tx_in_use(sender()));
+}
+
+TEST_F(test_rma, put_without_resources)
+{
+    open_pair({ { "IB_TX_QUEUE_LEN", "16" } });
+    mapped_buffer src(8, sender());
+    mapped_buffer dst(8, receiver());
+
+    while (uct_ep_put_short(sender().ep(), src.ptr(), 8, dst.addr(),
+                            dst.rkey()) == UCS_OK) {
+    }
+    EXPECT_EQ(std::vector<ssize_t>(3, UCS_ERR_NO_RESOURCE),
+              put_each(src, dst.addr(), dst.rkey()));
+    EXPECT_EQ(0u, rc_state::tx_in_use(sender()));
+    flush(sender());
+    EXPECT_EQ(std::vector<ssize_t>({ UCS_OK, 8, UCS_INPROGRESS }),
+              put_each(src, dst.addr(), dst.rkey()));
+    flush(sender());
+}
+
+TEST_F(test_rma, put_above_max_is_refused)
+{
+    WIMM_ONLY();
+    open_pair();
+    const auto &cap = sender().attr().cap.put;
+    mapped_buffer src(64, sender());
+    mapped_buffer dst(64, receiver());
+    uct_iov_t long_iov = src.iov(8);
+    const std::vector<uct_iov_t> many(cap.max_iov + 1, src.iov(1));
+
+    expect_error("put_short length: " + std::to_string(cap.max_short + 1));
+    EXPECT_STATUS(UCS_ERR_INVALID_PARAM,
+                  uct_ep_put_short(sender().ep(), NULL, cap.max_short + 1,
+                                   dst.addr(), dst.rkey()));
+    expect_error("put_zcopy iovcnt: " + std::to_string(many.size()));
+    EXPECT_STATUS(UCS_ERR_INVALID_PARAM,
+                  uct_ep_put_zcopy(sender().ep(), many.data(), many.size(),
+                                   dst.addr(), dst.rkey(), NULL));
+    long_iov.length = cap.max_zcopy + 1;
+    expect_error("put_zcopy length: " + std::to_string(long_iov.length));
+    EXPECT_STATUS(UCS_ERR_INVALID_PARAM,
+                  uct_ep_put_zcopy(sender().ep(), &long_iov, 1, dst.addr(),
+                                   dst.rkey(), NULL));
+    EXPECT_OK(uct_ep_flush(sender().ep(), 0, NULL)); /* Nothing was posted */
+}
+
+TEST_F(test_rma, put_on_an_endpoint_that_cannot_be_used)
+{
+    WIMM_ONLY();
+    completion flushed;
+
+    open();
+    open();
+    sender().create_ep(0);
+    mapped_buffer src(8, sender());
+    mapped_buffer dst(8, receiver());
+    EXPECT_EQ(std::vector<ssize_t>(3, UCS_ERR_NOT_CONNECTED),
+              put_each(src, dst.addr(), dst.rkey()));
+    sender().destroy_ep(0);
+
+    /* Failed, and canceled */
+    entity::connect(sender(), 0, receiver(), 0);
+    put_each(src, 8, 0xdeadbeef);
+    ASSERT_TRUE(wait_for([&]() { return !sender().errors.empty(); }));
+    EXPECT_EQ(std::vector<ssize_t>(3, UCS_ERR_CONNECTION_RESET),
+              put_each(src, dst.addr(), dst.rkey()));
+    sender().destroy_ep(0);
+    receiver().destroy_ep(0);
+
+    entity::connect(sender(), 0, receiver(), 0);
+    put_each(src, dst.addr(), dst.rkey());
+    ASSERT_STATUS(UCS_INPROGRESS,
+                  uct_ep_flush(sender().ep(), UCT_FLUSH_FLAG_CANCEL,
+                               &flushed.uct));
+    EXPECT_EQ(std::vector<ssize_t>(3, UCS_ERR_CONNECTION_RESET),
+              put_each(src, dst.addr(), dst.rkey()));
+    ASSERT_TRUE(wait_for([&]() { return flushed.done(); }));
 }
 
 TEST_F(test_rma, get_bcopy_one_max)

@@ -22,6 +22,10 @@
  * on it by the calls of @ref uct.h, as for any other transport. All of these
  * (put, get, active messages, atomics, flush, fence, pending queue) work on it.
  * What this file adds are notified puts, and the handler for their arrival.
+ * Plain puts report what notified ones do of an endpoint that cannot be used
+ * (UCS_ERR_NOT_CONNECTED, UCS_ERR_CONNECTION_RESET), and of a device that refuses
+ * the request (UCS_ERR_IO_ERROR). Where it refuses a get, an active message or an
+ * atomic, UCX ends the process.
  *
  * @defgroup UCT_WIMM Notified puts (wimm)
  *

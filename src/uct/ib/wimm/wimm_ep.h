@@ -174,6 +174,18 @@ ucs_status_t uct_wimm_ep_connect_to_ep(uct_ep_h tl_ep,
                                        const uct_device_addr_t *dev_addr,
                                        const uct_ep_addr_t *ep_addr);
 
+/* In place of rc_verbs', whose own end the process if the device refuses one */
+ucs_status_t uct_wimm_ep_put_short(uct_ep_h tl_ep, const void *buffer,
+                                   unsigned length, uint64_t remote_addr,
+                                   uct_rkey_t rkey);
+
+ssize_t uct_wimm_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
+                              void *arg, uint64_t remote_addr, uct_rkey_t rkey);
+
+ucs_status_t uct_wimm_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
+                                   size_t iovcnt, uint64_t remote_addr,
+                                   uct_rkey_t rkey, uct_completion_t *comp);
+
 /* Post an empty write, for a flush or a check of the peer */
 ucs_status_t uct_wimm_ep_post_empty(uct_wimm_ep_t *ep, unsigned send_flags);
 

@@ -641,6 +641,9 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     ops->ep_destroy            = uct_wimm_ep_destroy;
     ops->ep_get_address        = uct_wimm_ep_get_address;
     ops->ep_connect_to_ep      = uct_wimm_ep_connect_to_ep;
+    ops->ep_put_short          = uct_wimm_ep_put_short;
+    ops->ep_put_bcopy          = uct_wimm_ep_put_bcopy;
+    ops->ep_put_zcopy          = uct_wimm_ep_put_zcopy;
     ops->ep_pending_add        = uct_wimm_ep_pending_add;
     ops->ep_pending_purge      = uct_wimm_ep_pending_purge;
     ops->ep_flush              = uct_wimm_ep_flush;

@@ -31,10 +31,11 @@ static UCS_F_NOINLINE ucs_status_t uct_wimm_ep_state_status(uct_wimm_ep_t *ep)
                    UCS_ERR_NOT_CONNECTED;
 }
 
-/* What every notified put checks before it is posted. As UCT_RC_CHECK_RES, but a
- * wrong state of the endpoint is an error, not an assertion. */
+/* What every put checks before it is posted. As UCT_RC_CHECK_RES, but a wrong state
+ * of the endpoint is an error, not an assertion. Only notified ones wait for what is
+ * queued, and for credits and slots. */
 static UCS_F_ALWAYS_INLINE ucs_status_t
-uct_wimm_ep_check_put_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+uct_wimm_ep_check_put(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep, int notify)
 {
     if (ucs_unlikely(!uct_wimm_ep_is_usable(ep))) {
         return uct_wimm_ep_state_status(ep);
@@ -42,14 +43,14 @@ uct_wimm_ep_check_put_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
 
     UCT_RC_CHECK_TX_CQ_RES(&iface->super.super, &ep->super.super);
     UCT_RC_CHECK_NUM_RDMA_READ_RET(&iface->super.super, UCS_ERR_NO_RESOURCE);
-    return uct_wimm_ep_check_imm(iface, ep);
+    return notify ? uct_wimm_ep_check_imm(iface, ep) : UCS_OK;
 }
 
-/* Post a write with immediate: wr->sg_list has "num_sge" entries */
-static UCS_F_ALWAYS_INLINE ucs_status_t
-uct_wimm_ep_post_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
-                     struct ibv_send_wr *wr, int num_sge, uint64_t remote_addr,
-                     uct_rkey_t rkey, uint32_t imm, unsigned send_flags)
+/* Post a write, with immediate if it notifies: wr->sg_list has "num_sge" entries */
+static UCS_F_ALWAYS_INLINE ucs_status_t uct_wimm_ep_post_put(
+        uct_wimm_iface_t *iface, uct_wimm_ep_t *ep, struct ibv_send_wr *wr,
+        int num_sge, uint64_t remote_addr, uct_rkey_t rkey, int notify,
+        uint32_t imm, unsigned send_flags)
 {
     ucs_status_t status;
 
@@ -64,11 +65,19 @@ uct_wimm_ep_post_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
         send_flags &= ~IBV_SEND_INLINE;
     }
 
-    wr->opcode              = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->num_sge             = num_sge;
-    wr->imm_data            = htonl(imm);
     wr->wr.rdma.remote_addr = remote_addr;
     wr->wr.rdma.rkey        = rkey;
+    if (!notify) {
+        ucs_trace_data("ep %p: post write to 0x%" PRIx64 " rkey 0x%x, %d sge",
+                       ep, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey,
+                       wr->num_sge);
+
+        /* Signaled, as rc_verbs does it */
+        wr->opcode = IBV_WR_RDMA_WRITE;
+        return uct_wimm_ep_post_send(iface, ep, wr,
+                                     send_flags | IBV_SEND_SIGNALED);
+    }
 
     ucs_trace_data("ep %p: post write with imm 0x%x to 0x%" PRIx64
                    " rkey 0x%x, %d sge",
@@ -76,8 +85,10 @@ uct_wimm_ep_post_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
                    wr->num_sge);
 
     /* Solicited, for a peer that sleeps until something is received */
-    status = uct_wimm_ep_post_send(iface, ep, wr,
-                                   send_flags | IBV_SEND_SOLICITED);
+    wr->opcode   = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr->imm_data = htonl(imm);
+    status       = uct_wimm_ep_post_send(iface, ep, wr,
+                                         send_flags | IBV_SEND_SOLICITED);
     if (ucs_likely(status == UCS_OK)) {
         UCT_RC_UPDATE_FC_WND(&ep->super.super.fc);
         --ep->tx_slots;
@@ -87,9 +98,9 @@ uct_wimm_ep_post_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
     return status;
 }
 
-ucs_status_t uct_wimm_ep_put_imm_short(uct_ep_h tl_ep, const void *buffer,
-                                       unsigned length, uint64_t remote_addr,
-                                       uct_rkey_t rkey, uint32_t imm)
+static UCS_F_ALWAYS_INLINE ucs_status_t uct_wimm_ep_do_put_short(
+        uct_ep_h tl_ep, const void *buffer, unsigned length,
+        uint64_t remote_addr, uct_rkey_t rkey, int notify, uint32_t imm)
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
@@ -97,13 +108,12 @@ ucs_status_t uct_wimm_ep_put_imm_short(uct_ep_h tl_ep, const void *buffer,
     struct ibv_sge sge;
     ucs_status_t status;
 
-    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
-                         "endpoint %p is not of the transport wimm", tl_ep);
     UCT_WIMM_CHECK_PARAM(length <= iface->super.config.max_inline,
-                         "Invalid put_imm_short length: %u (expected: <= %zu)",
-                         length, iface->super.config.max_inline);
+                         "Invalid %s length: %u (expected: <= %zu)",
+                         notify ? "put_imm_short" : "put_short", length,
+                         iface->super.config.max_inline);
 
-    status = uct_wimm_ep_check_put_imm(iface, ep);
+    status = uct_wimm_ep_check_put(iface, ep, notify);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
     }
@@ -111,11 +121,29 @@ ucs_status_t uct_wimm_ep_put_imm_short(uct_ep_h tl_ep, const void *buffer,
     sge.addr   = (uintptr_t)buffer;
     sge.length = length;
     wr.sg_list = &sge;
-    status = uct_wimm_ep_post_imm(iface, ep, &wr, length > 0, remote_addr, rkey,
-                                  imm, IBV_SEND_INLINE);
+    status = uct_wimm_ep_post_put(iface, ep, &wr, length > 0, remote_addr, rkey,
+                                  notify, imm, IBV_SEND_INLINE);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &ep->super.super.super, PUT, SHORT,
                                  length);
     return status;
+}
+
+ucs_status_t uct_wimm_ep_put_short(uct_ep_h tl_ep, const void *buffer,
+                                   unsigned length, uint64_t remote_addr,
+                                   uct_rkey_t rkey)
+{
+    return uct_wimm_ep_do_put_short(tl_ep, buffer, length, remote_addr, rkey, 0,
+                                    0);
+}
+
+ucs_status_t uct_wimm_ep_put_imm_short(uct_ep_h tl_ep, const void *buffer,
+                                       unsigned length, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uint32_t imm)
+{
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+    return uct_wimm_ep_do_put_short(tl_ep, buffer, length, remote_addr, rkey, 1,
+                                    imm);
 }
 
 ucs_status_t uct_wimm_ep_notify(uct_ep_h tl_ep, uint32_t imm)
@@ -161,7 +189,7 @@ ucs_status_t uct_wimm_ep_announce(uct_ep_h tl_ep, uint64_t length)
                          "endpoint %p is not of the transport wimm", tl_ep);
     UCT_WIMM_CHECK_PARAM(length > 0, "a length of 0 is announced");
 
-    status = uct_wimm_ep_check_put_imm(iface, ep);
+    status = uct_wimm_ep_check_put(iface, ep, 1);
     if (status != UCS_OK) {
         return status;
     }
@@ -195,9 +223,9 @@ ucs_status_t uct_wimm_ep_announce(uct_ep_h tl_ep, uint64_t length)
     return UCS_OK;
 }
 
-ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
-                                  void *arg, uint64_t remote_addr,
-                                  uct_rkey_t rkey, uint32_t imm)
+static UCS_F_ALWAYS_INLINE ssize_t uct_wimm_ep_do_put_bcopy(
+        uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void *arg,
+        uint64_t remote_addr, uct_rkey_t rkey, int notify, uint32_t imm)
 {
     uct_wimm_iface_t *iface  = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep        = ucs_derived_of(tl_ep, uct_wimm_ep_t);
@@ -209,26 +237,30 @@ ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
     ucs_status_t status;
     size_t length;
 
-    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
-                         "endpoint %p is not of the transport wimm", tl_ep);
-
-    status = uct_wimm_ep_check_put_imm(iface, ep);
+    status = uct_wimm_ep_check_put(iface, ep, notify);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
     }
 
     status = uct_wimm_ep_get_desc(rc_iface, &desc, &send_flags);
     if (ucs_unlikely(status != UCS_OK)) {
-        return status;
+        /* A plain put may be a part of what was announced, which cannot end here: as
+         * rc_verbs, it is tried again */
+        return notify ? status : UCS_ERR_NO_RESOURCE;
     }
 
-    length     = pack_cb(desc + 1, arg);
+    length = pack_cb(desc + 1, arg);
+    if (!notify && ucs_unlikely(length == 0)) {
+        ucs_mpool_put_inline(desc);
+        return 0;
+    }
+
     sge.addr   = (uintptr_t)(desc + 1);
     sge.length = length;
     sge.lkey   = desc->lkey;
     wr.sg_list = &sge;
-    status = uct_wimm_ep_post_imm(iface, ep, &wr, length > 0, remote_addr, rkey,
-                                  imm, send_flags);
+    status = uct_wimm_ep_post_put(iface, ep, &wr, length > 0, remote_addr, rkey,
+                                  notify, imm, send_flags);
     if (ucs_unlikely(status != UCS_OK)) {
         ucs_mpool_put_inline(desc);
         return status;
@@ -240,38 +272,58 @@ ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
     return length;
 }
 
-ucs_status_t uct_wimm_ep_put_imm_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
-                                       size_t iovcnt, uint64_t remote_addr,
-                                       uct_rkey_t rkey, uint32_t imm,
-                                       uct_completion_t *comp)
+ssize_t uct_wimm_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
+                              void *arg, uint64_t remote_addr, uct_rkey_t rkey)
+{
+    return uct_wimm_ep_do_put_bcopy(tl_ep, pack_cb, arg, remote_addr, rkey, 0,
+                                    0);
+}
+
+ssize_t uct_wimm_ep_put_imm_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
+                                  void *arg, uint64_t remote_addr,
+                                  uct_rkey_t rkey, uint32_t imm)
+{
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+    return uct_wimm_ep_do_put_bcopy(tl_ep, pack_cb, arg, remote_addr, rkey, 1,
+                                    imm);
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t
+uct_wimm_ep_do_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov, size_t iovcnt,
+                         uint64_t remote_addr, uct_rkey_t rkey, int notify,
+                         uint32_t imm, uct_completion_t *comp)
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    const char *name        = notify ? "put_imm_zcopy" : "put_zcopy";
     struct ibv_sge sge[UCT_IB_MAX_IOV];
     struct ibv_send_wr wr;
     ucs_status_t status;
     size_t length;
 
-    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
-                         "endpoint %p is not of the transport wimm", tl_ep);
     UCT_WIMM_CHECK_PARAM(iovcnt <= iface->super.config.max_send_sge,
-                         "Invalid put_imm_zcopy iovcnt: %zu (expected: <= %zu)",
+                         "Invalid %s iovcnt: %zu (expected: <= %zu)", name,
                          iovcnt, iface->super.config.max_send_sge);
 
     length = uct_iov_total_length(iov, iovcnt);
     UCT_WIMM_CHECK_PARAM(length <= iface->config.max_zcopy,
-                         "Invalid put_imm_zcopy length: %zu (expected: <= %zu)",
+                         "Invalid %s length: %zu (expected: <= %zu)", name,
                          length, iface->config.max_zcopy);
 
-    status = uct_wimm_ep_check_put_imm(iface, ep);
+    status = uct_wimm_ep_check_put(iface, ep, notify);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
     }
 
+    if (!notify && ucs_unlikely(length == 0)) {
+        return UCS_OK;
+    }
+
     wr.sg_list = sge;
-    status     = uct_wimm_ep_post_imm(iface, ep, &wr,
+    status     = uct_wimm_ep_post_put(iface, ep, &wr,
                                       uct_ib_verbs_sge_fill_iov(sge, iov, iovcnt),
-                                      remote_addr, rkey, imm,
+                                      remote_addr, rkey, notify, imm,
                                   (comp != NULL) ? IBV_SEND_SIGNALED : 0);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
@@ -284,4 +336,23 @@ ucs_status_t uct_wimm_ep_put_imm_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
                               length);
     UCT_TL_EP_STAT_OP(&ep->super.super.super, PUT, ZCOPY, length);
     return UCS_INPROGRESS;
+}
+
+ucs_status_t uct_wimm_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
+                                   size_t iovcnt, uint64_t remote_addr,
+                                   uct_rkey_t rkey, uct_completion_t *comp)
+{
+    return uct_wimm_ep_do_put_zcopy(tl_ep, iov, iovcnt, remote_addr, rkey, 0, 0,
+                                    comp);
+}
+
+ucs_status_t uct_wimm_ep_put_imm_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uint32_t imm,
+                                       uct_completion_t *comp)
+{
+    UCT_WIMM_CHECK_PARAM(uct_wimm_iface_is(tl_ep->iface),
+                         "endpoint %p is not of the transport wimm", tl_ep);
+    return uct_wimm_ep_do_put_zcopy(tl_ep, iov, iovcnt, remote_addr, rkey, 1,
+                                    imm, comp);
 }
