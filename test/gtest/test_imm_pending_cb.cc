@@ -49,6 +49,19 @@ class test_imm_pending_cb : public imm_pending_test {
         return 0x100000001ul * (imm + 1);
     }
 
+    /* A flush of another endpoint that waits for a request, which waits for a slot */
+    void flush_behind_slots(unsigned index, completion &comp)
+    {
+        while (notify(sender(), index, 0) == UCS_OK) {
+        }
+        ASSERT_TRUE(wait_arrived(slots));
+        m_sink->got.clear();
+        ASSERT_OK(uct_wimm_ep_imm_pending_add(
+                sender().ep(index), &request([]() { return UCS_OK; }).uct));
+        ASSERT_STATUS(UCS_INPROGRESS,
+                      uct_ep_flush(sender().ep(index), 0, &comp.uct));
+    }
+
     /* A request that posts, and uses its memory for another one before it
      * returns, as a program may whose allocator gives it out again */
     pending_req &reusing(uint32_t imm, uint32_t next,
@@ -449,15 +462,7 @@ TEST_F(test_imm_pending_cb, purges_another_endpoint_that_waits_with_a_flush)
     mapped_buffer dst(8, receiver());
     completion flushed;
 
-    while (notify(sender(), 1, 0) == UCS_OK) {
-    }
-    ASSERT_TRUE(wait_arrived(slots));
-    m_sink->got.clear();
-    ASSERT_OK(uct_wimm_ep_imm_pending_add(sender().ep(1), &request([&]() {
-                                                               return UCS_OK;
-                                                           }).uct));
-    ASSERT_STATUS(UCS_INPROGRESS,
-                  uct_ep_flush(sender().ep(1), 0, &flushed.uct));
+    flush_behind_slots(1, flushed);
 
     /* The end of the flush is called by the dispatcher, inside of this one */
     pending_req &first = request(nullptr);
@@ -482,6 +487,35 @@ TEST_F(test_imm_pending_cb, purges_another_endpoint_that_waits_with_a_flush)
     release(slots);
     ASSERT_TRUE(wait_arrived(1));
     EXPECT_EQ(sequence(1, 1), arrived());
+}
+
+TEST_F(test_imm_pending_cb, sends_after_it_purged_another_endpoint)
+{
+    open_without_slots({ { "IB_TX_QUEUE_LEN", "16" } }, 2);
+    mapped_buffer dst(8, receiver());
+    completion flushed;
+
+    flush_behind_slots(1, flushed);
+
+    /* The dispatcher calls the flush inside of this one, which is called still: UCX
+     * asserts that nothing else sends while something is queued */
+    pending_req &first = request([&]() {
+        uct_ep_pending_purge(sender().ep(1), NULL, NULL);
+        return am(10);
+    });
+    {
+        tx_hold hold(sender());
+
+        fill(dst);
+        ASSERT_OK(uct_ep_pending_add(sender().ep(), &first.uct, 0));
+        queue_am(11);
+    }
+    ASSERT_TRUE(wait_for([&]() { return m_ams.size() == 2; }));
+    EXPECT_EQ(10u, m_ams[0]);
+    EXPECT_EQ(11u, m_ams[1]);
+    EXPECT_EQ(1u, first.called);
+    ASSERT_TRUE(wait_for([&]() { return flushed.done(); }));
+    EXPECT_OK(flushed.status());
 }
 
 TEST_F(test_imm_pending_cb, queues_itself_again_for_want_of_a_slot)

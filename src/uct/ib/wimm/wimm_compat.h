@@ -16,6 +16,7 @@
 #include <uct/ib/base/ib_md.h>
 #include <uct/ib/base/ib_verbs.h>
 #include <uct/ib/rc/verbs/rc_verbs.h>
+#include <ucs/sys/compiler.h>
 
 #if UCT_API < UCT_VERSION(1, 13)
 #  error "UCX 1.13 or newer is needed"
@@ -54,6 +55,24 @@ static inline void uct_wimm_ib_qp_set_error(struct ibv_qp *qp)
 {
     uct_ib_modify_qp(qp, IBV_QPS_ERR);
     qp->state = IBV_QPS_RTS;
+}
+
+
+/* Call a pending request, also from inside of another one: UCX takes note only that one
+ * is called, and asserts by that that nothing else sends while something is queued */
+static UCS_F_ALWAYS_INLINE ucs_status_t uct_wimm_rc_iface_invoke_pending_cb(
+        uct_rc_iface_t *rc_iface, uct_pending_req_t *req)
+{
+#if UCS_ENABLE_ASSERT
+    const int prev_in_pending = rc_iface->tx.in_pending;
+#endif
+    ucs_status_t status;
+
+    status = uct_rc_iface_invoke_pending_cb(rc_iface, req);
+#if UCS_ENABLE_ASSERT
+    rc_iface->tx.in_pending = prev_in_pending;
+#endif
+    return status;
 }
 
 

@@ -123,7 +123,7 @@ static ucs_status_t uct_wimm_ep_call_pending(uct_wimm_iface_t *iface,
     iface->dispatch.is_imm  = is_imm;
     iface->dispatch.refused = 0;
 
-    status = uct_rc_iface_invoke_pending_cb(&iface->super.super, req);
+    status = uct_wimm_rc_iface_invoke_pending_cb(&iface->super.super, req);
     if ((status == UCS_ERR_NO_RESOURCE) && (ep->super.txcnt.pi != pi)) {
         status = UCS_INPROGRESS;
     }
