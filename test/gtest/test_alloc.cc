@@ -6,6 +6,8 @@
 
 #include "common/imm_test.h"
 #include "common/alloc_fault.h"
+#include "common/pending_req.h"
+#include "common/send_view.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -307,6 +309,44 @@ TEST_F(test_alloc, put_from_a_buffer_of_the_interface)
         EXPECT_TRUE(sender().errors.empty());
     });
     EXPECT_GT(total, 0u);
+}
+
+TEST_F(test_alloc, queued_put_that_lacks_a_buffer)
+{
+    open_pair(with_heap({ { "IB_TX_QUEUE_LEN", "8" } }));
+    mapped_buffer dst(8, receiver());
+    imm_sink sink(receiver());
+    pack_arg arg = { 1, 8 };
+    alloc_fault fault(1);
+    ssize_t ret = 0;
+
+    receiver().set_am_handler(0,
+                              [](void *, size_t, unsigned) { return UCS_OK; });
+    pending_req second(
+            [&]() { return pending_req::result(notify(sender(), 0, 1)); });
+    pending_req third(
+            [&]() { return pending_req::result(notify(sender(), 0, 2)); });
+
+    /* As UCP: it completes with the error, and the program posts again then */
+    pending_req first([&]() {
+        fault.run([&]() { ret = put_imm_bcopy(sender(), 0, &arg, dst, 0, 9); });
+        EXPECT_STATUS(UCS_ERR_NO_RESOURCE, notify(sender(), 0, 2));
+        EXPECT_OK(uct_wimm_ep_imm_pending_add(sender().ep(), &third.uct));
+        return UCS_OK;
+    });
+    {
+        tx_hold hold(sender());
+
+        while (uct_ep_am_short(sender().ep(), 0, 0, NULL, 0) == UCS_OK) {
+        }
+        ASSERT_OK(uct_wimm_ep_imm_pending_add(sender().ep(), &first.uct));
+        ASSERT_OK(uct_wimm_ep_imm_pending_add(sender().ep(), &second.uct));
+    }
+    ASSERT_TRUE(wait_for([&]() { return sink.count() >= 2; }));
+    EXPECT_STATUS(UCS_ERR_NO_MEMORY, static_cast<ucs_status_t>(ret));
+    EXPECT_EQ(1u, sink.got[0].imm);
+    EXPECT_EQ(2u, sink.got[1].imm);
+    EXPECT_EQ(1u, first.called);
 }
 
 TEST_F(test_alloc, flush)

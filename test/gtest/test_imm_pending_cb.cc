@@ -380,6 +380,45 @@ TEST_F(test_imm_pending_cb, completion_of_a_flush_in_the_list_posts)
     EXPECT_TRUE(done);
 }
 
+TEST_F(test_imm_pending_cb, completion_of_a_flush_in_the_group_posts)
+{
+    const size_t get_bytes = 4096;
+
+    /* What is missing is the interface's: the flush has nothing to wait for when it
+     * is its turn */
+    open_pair({ { "RC_TX_NUM_GET_BYTES", std::to_string(get_bytes) } });
+    entity::connect(sender(), 1, receiver(), 1);
+    receive();
+    mapped_buffer src(get_bytes, receiver());
+    mapped_buffer dst(get_bytes, sender());
+    const uct_iov_t iov = dst.iov(get_bytes);
+    completion got, flushed;
+
+    pending_req &flusher = request([&]() {
+        const ucs_status_t status = flush_start(flushed);
+
+        if (status != UCS_ERR_NO_RESOURCE) {
+            EXPECT_OK(status);
+            EXPECT_STATUS(UCS_ERR_NO_RESOURCE, notify(sender(), 0, 2));
+            queue(2);
+        }
+        return status;
+    });
+    {
+        tx_hold hold(sender());
+
+        ASSERT_STATUS(UCS_INPROGRESS,
+                      uct_ep_get_zcopy(sender().ep(1), &iov, 1, src.addr(),
+                                       src.rkey(), &got.uct));
+        ASSERT_OK(uct_ep_pending_add(sender().ep(), &flusher.uct, 0));
+        queue(1);
+    }
+    ASSERT_TRUE(wait_arrived(2));
+    EXPECT_EQ(sequence(1, 2), arrived());
+    EXPECT_EQ(0, flushed.called);
+    check_works(3);
+}
+
 TEST_F(test_imm_pending_cb, completion_of_a_put_posts_while_others_wait)
 {
     open_without_slots();

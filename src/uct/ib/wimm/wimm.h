@@ -420,9 +420,10 @@ UCT_WIMM_API ucs_status_t uct_wimm_ep_announce(uct_ep_h ep, uint64_t length);
  * UCS_OK if it is done (posted, or given up), UCS_ERR_NO_RESOURCE to wait on, or
  * UCS_INPROGRESS if it has posted something and is to be called again. The first
  * operation that is posted on the endpoint during the call is taken for the
- * request's own. A notified put that is posted after it is a new one, and waits
- * behind the others; a callback that is done without having posted anything must
- * not post a new one.
+ * request's own, also one that fails for want of memory, and a flush that returns
+ * UCS_OK. A notified put that is posted after it is a new one, and waits behind the
+ * others: it has to be queued as a request of its own. A callback that is done
+ * without any of these must not post a new one.
  *
  * A request may also be queued by @ref uct_ep_pending_add: where that returns
  * UCS_ERR_BUSY although the put has no resources, a slot is missing, and this

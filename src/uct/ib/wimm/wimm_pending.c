@@ -343,19 +343,19 @@ static ucs_status_t uct_wimm_ep_do_flush(uct_wimm_iface_t *iface,
 static ucs_status_t uct_wimm_ep_flush_progress(uct_pending_req_t *self)
 {
     uct_wimm_flush_req_t *req = ucs_derived_of(self, uct_wimm_flush_req_t);
-    uct_wimm_iface_t *iface   = uct_wimm_ep_iface(req->ep);
+    uct_wimm_ep_t *ep         = req->ep;
+    uct_wimm_iface_t *iface   = uct_wimm_ep_iface(ep);
     uct_completion_t *comp    = req->comp;
     ucs_status_t status;
 
-    status = uct_wimm_ep_do_flush(iface, req->ep, 0, comp);
+    status = uct_wimm_ep_do_flush(iface, ep, 0, comp);
     if (status == UCS_ERR_NO_RESOURCE) {
         return status;
     }
 
     ucs_mpool_put_inline(req);
     if (status != UCS_INPROGRESS) {
-        /* It is not the turn of what the program posts now */
-        iface->dispatch.ep = NULL;
+        uct_wimm_ep_end_turn(iface, ep);
         uct_invoke_completion(comp, status);
     }
 
@@ -516,6 +516,7 @@ ucs_status_t uct_wimm_ep_flush(uct_ep_h tl_ep, unsigned flags,
 {
     uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
     uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
+    ucs_status_t status;
 
     if (flags & UCT_FLUSH_FLAG_CANCEL) {
         return uct_wimm_ep_flush_cancel(iface, ep, flags, comp);
@@ -534,7 +535,12 @@ ucs_status_t uct_wimm_ep_flush(uct_ep_h tl_ep, unsigned flags,
         }
     }
 
-    return uct_wimm_ep_do_flush(iface, ep, flags, comp);
+    status = uct_wimm_ep_do_flush(iface, ep, flags, comp);
+    if (status == UCS_OK) {
+        uct_wimm_ep_end_turn(iface, ep);
+    }
+
+    return status;
 }
 
 void uct_wimm_ep_pending_init(uct_wimm_ep_t *ep)

@@ -74,6 +74,17 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_arbiter_dispatch(
 }
 
 
+/* The request that is being called has failed, or has nothing to wait for: as it may
+ * have completed, what is posted from now on must wait behind the others */
+static UCS_F_ALWAYS_INLINE void uct_wimm_ep_end_turn(uct_wimm_iface_t *iface,
+                                                     uct_wimm_ep_t *ep)
+{
+    if (iface->dispatch.ep == ep) {
+        iface->dispatch.ep = NULL;
+    }
+}
+
+
 /* Whether a notified put may be posted, as far as credits, slots and order go */
 static UCS_F_ALWAYS_INLINE ucs_status_t
 uct_wimm_ep_check_imm(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)

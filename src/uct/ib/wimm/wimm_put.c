@@ -153,16 +153,21 @@ ucs_status_t uct_wimm_ep_notify(uct_ep_h tl_ep, uint32_t imm)
 
 /* Take a buffer to send from. @return Flags to send it with, in *send_flags_p. */
 static UCS_F_ALWAYS_INLINE ucs_status_t
-uct_wimm_ep_get_desc(uct_rc_iface_t *rc_iface,
+uct_wimm_ep_get_desc(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
                      uct_rc_iface_send_desc_t **desc_p, unsigned *send_flags_p)
 {
+    uct_rc_iface_t *rc_iface       = &iface->super.super;
     uct_rc_iface_send_desc_t *desc = ucs_mpool_get_inline(&rc_iface->tx.mp);
 
     if (ucs_unlikely(desc == NULL)) {
         /* If the pool has not grown to its limit no completion would help: the
          * pending queue goes on only if there is no buffer left */
-        return ucs_mpool_is_empty(&rc_iface->tx.mp) ? UCS_ERR_NO_RESOURCE :
-                                                      UCS_ERR_NO_MEMORY;
+        if (ucs_mpool_is_empty(&rc_iface->tx.mp)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+
+        uct_wimm_ep_end_turn(iface, ep);
+        return UCS_ERR_NO_MEMORY;
     }
 
     desc->super.handler = UCT_WIMM_SEND_DESC_PUT;
@@ -195,7 +200,7 @@ ucs_status_t uct_wimm_ep_announce(uct_ep_h tl_ep, uint64_t length)
     }
 
     /* Not inline data, which a device may not have */
-    status = uct_wimm_ep_get_desc(&iface->super.super, &desc, &send_flags);
+    status = uct_wimm_ep_get_desc(iface, ep, &desc, &send_flags);
     if (status != UCS_OK) {
         return status;
     }
@@ -227,9 +232,8 @@ static UCS_F_ALWAYS_INLINE ssize_t uct_wimm_ep_do_put_bcopy(
         uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void *arg,
         uint64_t remote_addr, uct_rkey_t rkey, int notify, uint32_t imm)
 {
-    uct_wimm_iface_t *iface  = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
-    uct_wimm_ep_t *ep        = ucs_derived_of(tl_ep, uct_wimm_ep_t);
-    uct_rc_iface_t *rc_iface = &iface->super.super;
+    uct_wimm_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_wimm_iface_t);
+    uct_wimm_ep_t *ep       = ucs_derived_of(tl_ep, uct_wimm_ep_t);
     uct_rc_iface_send_desc_t *desc;
     struct ibv_send_wr wr;
     struct ibv_sge sge;
@@ -242,7 +246,7 @@ static UCS_F_ALWAYS_INLINE ssize_t uct_wimm_ep_do_put_bcopy(
         return status;
     }
 
-    status = uct_wimm_ep_get_desc(rc_iface, &desc, &send_flags);
+    status = uct_wimm_ep_get_desc(iface, ep, &desc, &send_flags);
     if (ucs_unlikely(status != UCS_OK)) {
         /* A plain put may be a part of what was announced, which cannot end here: as
          * rc_verbs, it is tried again */
