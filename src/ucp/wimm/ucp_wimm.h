@@ -34,7 +34,8 @@
  * the same lane (puts_covered of @ref ucp_wimm_ep_query). Notifications of one
  * endpoint come in the order in which they were issued, each exactly once. Nothing is
  * promised between endpoints, between a notification and UCP's messages, or for plain
- * puts that are issued after a notified one (these may overtake it). This is what IBTA
+ * puts that are issued after a notified one: these may overtake it while it is queued,
+ * also after @ref ucp_worker_fence, and need a flush between them. This is what IBTA
  * promises for one queue pair, and what this library keeps above it. A put that fails
  * notifies nobody.
  *

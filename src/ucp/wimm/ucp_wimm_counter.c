@@ -298,7 +298,6 @@ static void ucp_wimm_counter_unlink(ucp_wimm_counter_h counter)
 static ucs_status_t ucp_wimm_counter_bind(ucp_wimm_counter_h counter,
                                           ucp_ep_h ucp_ep)
 {
-    ucp_wimm_eps_update(counter->wimm);
     counter->ep = ucp_wimm_ep_get(counter->wimm, ucp_ep);
     if (counter->ep == NULL) {
         return UCS_ERR_NO_MEMORY;

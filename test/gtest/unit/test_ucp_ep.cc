@@ -187,6 +187,20 @@ TEST_F(test_ucp_ep, counter_of_one_that_has_failed)
     EXPECT_STATUS(UCS_INPROGRESS, ucp_wimm_counter_test(c));
 }
 
+TEST_F(test_ucp_ep, failure_does_not_hide_that_the_count_is_reached)
+{
+    fake_peer peer(wimm(), ep(0), 1, &m_slots);
+    ucp_wimm_counter_h c = bound(ep(0));
+
+    notify(peer, 1);
+    fail(ep(0), UCS_ERR_CONNECTION_RESET);
+    poll();
+    EXPECT_STATUS(UCS_ERR_CONNECTION_RESET, ucp_wimm_counter_test(c));
+    EXPECT_STATUS(UCS_ERR_BUSY, ucp_wimm_arm(wimm()));
+    EXPECT_OK(ucp_wimm_counter_test(c));
+    EXPECT_OK(ucp_wimm_arm(wimm()));
+}
+
 TEST_F(test_ucp_ep, connection_is_replaced)
 {
     fake_peer first(wimm(), NULL, 1, &m_slots), next(wimm(), NULL, 2, &m_slots);
@@ -252,6 +266,7 @@ TEST_F(test_ucp_ep, progress_looks_only_if_something_happened)
     alloc_nth none(0);
     for (unsigned i = 0; i < 100; ++i) {
         EXPECT_EQ(0u, progress());
+        EXPECT_OK(ucp_wimm_arm(wimm()));
     }
     EXPECT_EQ(looks, m_worker.num_looks);
     EXPECT_EQ(infos, m_worker.num_infos);
