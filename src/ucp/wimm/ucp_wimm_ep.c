@@ -153,7 +153,14 @@ void ucp_wimm_ep_remove_conn(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
     --ep->num_conns;
     if (ep->status != UCS_OK) {
         ucp_wimm_ep_failed(wimm, ep);
-    } else if ((ep->ep != NULL) && ucs_list_is_empty(&ep->list)) {
+    } else if (ep->ep == NULL) {
+        return;
+    } else if (!ucp_wimm_native_ep_is_open(ep->ep)) {
+        /* UCP may free it: it was known by its connections only */
+        if (ep->num_conns == 0) {
+            ucp_wimm_ep_gone(wimm, ep);
+        }
+    } else if (ucs_list_is_empty(&ep->list)) {
         /* It may get another one */
         ucp_wimm_ep_watch(wimm, ep);
     }
@@ -181,7 +188,8 @@ static void ucp_wimm_eps_found(ucp_ep_h ucp_ep, void *arg)
         return;
     }
 
-    ep->is_seen = 1;
+    /* If it was closed UCP may free it without another event */
+    ep->is_seen = !ucp_wimm_native_ep_is_closed(ucp_ep);
     if ((ep->status == UCS_OK) && ucp_wimm_native_ep_is_open(ucp_ep) &&
         ucp_wimm_native_ep_is_failed(ucp_ep) && (ep->num_conns == 0)) {
         /* It was never connected, or never seen by us */

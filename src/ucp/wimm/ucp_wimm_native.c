@@ -763,6 +763,11 @@ int ucp_wimm_native_ep_is_open(ucp_ep_h ep)
            UCP_EP_FLAG_USED;
 }
 
+int ucp_wimm_native_ep_is_closed(ucp_ep_h ep)
+{
+    return !!(ep->flags & UCP_EP_FLAG_CLOSED);
+}
+
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep)
 {
     return !!(ep->flags & UCP_EP_FLAG_FAILED);

@@ -66,6 +66,9 @@ int ucp_wimm_native_ep_is_open(ucp_ep_h ep);
 
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep);
 
+/* Whether the program has closed it, but UCP still needs it */
+int ucp_wimm_native_ep_is_closed(ucp_ep_h ep);
+
 /* Mark an endpoint, to tell it from a later one at the same address */
 void ucp_wimm_native_ep_mark(ucp_ep_h ep);
 

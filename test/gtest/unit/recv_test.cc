@@ -89,6 +89,11 @@ int ucp_wimm_native_ep_is_open(ucp_ep_h ep)
     return ep_of(ep)->open && !ep_of(ep)->closed;
 }
 
+int ucp_wimm_native_ep_is_closed(ucp_ep_h ep)
+{
+    return ep_of(ep)->closed;
+}
+
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep)
 {
     return ep_of(ep)->failed;
@@ -406,12 +411,17 @@ void recv_test::ucp_fails(unsigned index)
     ++m_worker.events;
 }
 
-void recv_test::ep_closed(ucp_ep_h ep)
+void recv_test::ep_freed(ucp_ep_h ep)
 {
     auto &eps = m_worker.eps;
 
     eps.erase(std::remove(eps.begin(), eps.end(), ep_of(ep)), eps.end());
     *ep_of(ep) = fake_ep();
+}
+
+void recv_test::ep_closed(ucp_ep_h ep)
+{
+    ep_freed(ep);
     ++m_worker.events;
 }
 

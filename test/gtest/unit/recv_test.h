@@ -139,6 +139,9 @@ class recv_test : public test_base {
     /* An endpoint fails, as far as UCP tells */
     void ucp_fails(unsigned index);
 
+    /* UCP frees an endpoint that was closed, or that the program never had */
+    void ep_freed(ucp_ep_h ep);
+
     /* The program closes an endpoint, and its memory is free */
     void ep_closed(ucp_ep_h ep);
 

@@ -110,6 +110,30 @@ TEST_F(test_ucp_ep, closed_does_not_fail)
     EXPECT_EQ(records({ { UCS_OK, 1, 0, NULL } }), told());
 }
 
+TEST_F(test_ucp_ep, closed_may_be_freed_at_any_time)
+{
+    ep(0);
+    EXPECT_EQ(0u, progress());
+    fake(0).closed = true;
+    ++m_worker.events;
+    EXPECT_EQ(0u, progress());
+    ep_freed(ep(0));
+    EXPECT_EQ(0u, progress()); /* Does not look at it */
+}
+
+TEST_F(test_ucp_ep, not_the_programs_may_be_freed_with_its_connection)
+{
+    ep(0);
+    fake(0).open = false;
+    {
+        fake_peer peer(wimm(), ep(0), 1, &m_slots);
+
+        EXPECT_EQ(0u, progress());
+    }
+    ep_freed(ep(0));
+    EXPECT_EQ(0u, progress());
+}
+
 TEST_F(test_ucp_ep, each_of_several_at_one_address_fails)
 {
     ucp_wimm_counter_h all = counter(NULL), first = bound(ep(0));
