@@ -67,9 +67,9 @@ static ucp_wimm_h ucp_wimm_get_unused(void)
 /* The worker of an attached handle was destroyed, with all of its endpoints */
 static void ucp_wimm_forget(ucp_wimm_h wimm)
 {
+    ucp_wimm_eps_forget(wimm);
     ucp_wimm_counters_cleanup(wimm);
     ucp_wimm_stream_cleanup(wimm);
-    ucp_wimm_eps_forget(wimm);
     wimm->worker = NULL;
     ucp_wimm_put_ref(wimm);
 }
@@ -241,29 +241,35 @@ ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
 
 ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm)
 {
+    ucs_status_t status = UCS_OK;
     ucp_worker_h worker;
 
     UCP_WIMM_CHECK_HANDLE(wimm, UCS_ERR_INVALID_PARAM);
-    UCP_WIMM_CHECK_PARAM((wimm->stream.in_handler == 0) &&
-                                 !ucp_wimm_native_in_progress(wimm->worker),
-                         UCS_ERR_INVALID_PARAM,
-                         "ucp_wimm_detach() was called from a handler, or"
-                         " inside of ucp_worker_progress()");
+
+    /* With it locked: another thread may progress it meanwhile */
+    worker = wimm->worker;
+    ucp_wimm_native_enter(worker);
+    if ((wimm->stream.in_handler > 0) || ucp_wimm_native_in_progress(worker)) {
+        ucs_error("ucp_wimm_detach() was called from a handler, or inside of"
+                  " ucp_worker_progress()");
+        status = UCS_ERR_INVALID_PARAM;
+        goto out;
+    }
 
     pthread_mutex_lock(&ucp_wimm_handles.lock);
     ucs_list_del(&wimm->list);
     pthread_mutex_unlock(&ucp_wimm_handles.lock);
 
-    worker = wimm->worker;
-    ucp_wimm_native_enter(worker);
     ucp_wimm_counters_cleanup(wimm);
     ucp_wimm_stream_cleanup(wimm);
     ucp_wimm_conns_cleanup(wimm);
     ucp_wimm_eps_cleanup(wimm);
     wimm->worker = NULL;
     ucp_wimm_put_ref(wimm);
+
+out:
     ucp_wimm_native_leave(worker);
-    return UCS_OK;
+    return status;
 }
 
 ucs_status_ptr_t ucp_wimm_put_nbx(ucp_wimm_h wimm, ucp_ep_h ep,

@@ -99,7 +99,8 @@ typedef struct ucp_wimm_counter *ucp_wimm_counter_h;
  * There is one stream per worker. A record is a notification, or the failure of an
  * endpoint: one per failure, after all notifications that had arrived on the endpoint. An
  * endpoint that fails before it is connected is reported with UCS_ERR_CONNECTION_RESET,
- * whatever UCX tells its error callback, and not at all if that callback closes it.
+ * whatever UCX tells its error callback. If that callback closes it before it was
+ * connected, records and counters may tell no more than that it was closed.
  */
 typedef struct ucp_wimm_notification {
     ucs_status_t

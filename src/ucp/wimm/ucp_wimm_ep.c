@@ -11,6 +11,7 @@
 #include "ucp_wimm_native.h"
 
 #include <ucs/debug/memtrack_int.h>
+#include <limits.h>
 
 
 /* How many endpoints one progress looks at whether they are connected */
@@ -160,6 +161,10 @@ void ucp_wimm_ep_remove_conn(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
         if (ep->num_conns == 0) {
             ucp_wimm_ep_gone(wimm, ep);
         }
+    } else if ((ep->num_conns == 0) && ucp_wimm_native_ep_is_failed(ep->ep)) {
+        /* UCP has not purged the connection itself, but a proxy of it */
+        ep->status = UCS_ERR_CONNECTION_RESET;
+        ucp_wimm_ep_failed(wimm, ep);
     } else if (ucs_list_is_empty(&ep->list)) {
         /* It may get another one */
         ucp_wimm_ep_watch(wimm, ep);
@@ -190,8 +195,8 @@ static void ucp_wimm_eps_found(ucp_ep_h ucp_ep, void *arg)
 
     /* If it was closed UCP may free it without another event */
     ep->is_seen = !ucp_wimm_native_ep_is_closed(ucp_ep);
-    if ((ep->status == UCS_OK) && ucp_wimm_native_ep_is_open(ucp_ep) &&
-        ucp_wimm_native_ep_is_failed(ucp_ep) && (ep->num_conns == 0)) {
+    if ((ep->status == UCS_OK) && ucp_wimm_native_ep_is_failed(ucp_ep) &&
+        ((ep->num_conns == 0) || !ep->is_seen)) {
         /* It was never connected, or never seen by us */
         ep->status = UCS_ERR_CONNECTION_RESET;
         ucp_wimm_ep_failed(wimm, ep);
@@ -226,10 +231,10 @@ int ucp_wimm_eps_update(ucp_wimm_h wimm)
 }
 
 /* Those that got connected are to tell when they fail */
-static void ucp_wimm_eps_watch(ucp_wimm_h wimm)
+static void ucp_wimm_eps_watch(ucp_wimm_h wimm, unsigned max)
 {
     ucp_wimm_ep_t *first = NULL;
-    unsigned left        = UCP_WIMM_EPS_WATCH_MAX;
+    unsigned left        = max;
     ucp_wimm_ep_info_t info;
     ucp_wimm_ep_t *ep;
 
@@ -283,9 +288,17 @@ static unsigned ucp_wimm_eps_progress(void *arg)
 
     ucp_wimm_native_enter(wimm->worker);
     count = ucp_wimm_eps_report(wimm);
-    ucp_wimm_eps_watch(wimm);
+    ucp_wimm_eps_watch(wimm, UCP_WIMM_EPS_WATCH_MAX);
     ucp_wimm_native_leave(wimm->worker);
     return count;
+}
+
+int ucp_wimm_eps_arm(ucp_wimm_h wimm)
+{
+    int is_failing = ucp_wimm_eps_update(wimm);
+
+    ucp_wimm_eps_watch(wimm, UINT_MAX);
+    return is_failing;
 }
 
 void ucp_wimm_eps_init(ucp_wimm_h wimm)

@@ -211,6 +211,9 @@ void ucp_wimm_eps_forget(ucp_wimm_h wimm);
  * @return Whether progress is going to report a failure. */
 int ucp_wimm_eps_update(ucp_wimm_h wimm);
 
+/* As _update, before the program sleeps: nothing that happens then may be missed */
+int ucp_wimm_eps_arm(ucp_wimm_h wimm);
+
 /* @return A new reference, or NULL if there is no memory */
 ucp_wimm_ep_t *ucp_wimm_ep_get(ucp_wimm_h wimm, ucp_ep_h ucp_ep);
 

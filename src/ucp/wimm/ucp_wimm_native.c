@@ -770,12 +770,17 @@ int ucp_wimm_native_ep_is_closed(ucp_ep_h ep)
 
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep)
 {
-    return !!(ep->flags & UCP_EP_FLAG_FAILED);
+    return (ep->flags & UCP_EP_FLAG_FAILED) &&
+           (ucp_wimm_native_ep_is_open(ep) ||
+            (ep->flags & UCP_EP_FLAG_ERR_HANDLER_INVOKED));
 }
 
 void ucp_wimm_native_ep_mark(ucp_ep_h ep)
 {
+    /* UCX's thread sets other flags */
+    UCS_ASYNC_BLOCK(&ep->worker->async);
     ep->flags |= UCP_WIMM_EP_FLAG_MARK;
+    UCS_ASYNC_UNBLOCK(&ep->worker->async);
 }
 
 int ucp_wimm_native_ep_is_marked(ucp_ep_h ep)

@@ -64,6 +64,7 @@ uint64_t ucp_wimm_native_ep_events(ucp_worker_h worker);
 /* Whether the program has an endpoint, and has not closed it */
 int ucp_wimm_native_ep_is_open(ucp_ep_h ep);
 
+/* Whether it failed while the program had it: a close by force is no failure */
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep);
 
 /* Whether the program has closed it, but UCP still needs it */

@@ -204,7 +204,7 @@ ucs_status_t ucp_wimm_arm(ucp_wimm_h wimm)
     UCP_WIMM_CHECK_HANDLE(wimm, UCS_ERR_INVALID_PARAM);
 
     ucp_wimm_native_enter(wimm->worker);
-    if (ucp_wimm_eps_update(wimm) || (wimm->stream.length > 0) ||
+    if (ucp_wimm_eps_arm(wimm) || (wimm->stream.length > 0) ||
         (wimm->counter.num_ready > 0)) {
         status = UCS_ERR_BUSY;
     }

@@ -28,6 +28,39 @@ class test_ucp_threads
 };
 
 
+/* Another thread is inside of ucp_worker_progress() nearly all of the time */
+TEST_P(test_ucp_threads, detach_while_another_progresses)
+{
+    ucp_entity::params p;
+    std::atomic<bool> stop{ false };
+    std::atomic<unsigned> rounds{ 0 };
+
+    p.mode        = GetParam();
+    p.handler     = false;
+    ucp_entity &e = create(p);
+    std::thread thread([&] {
+        while (!stop) {
+            auto guard = lock(m_recv_lock);
+
+            ucp_worker_progress(e.worker());
+            ++rounds;
+        }
+    });
+
+    for (unsigned i = 0; i < 100; ++i) {
+        const unsigned before = rounds;
+
+        while (rounds == before) {
+            std::this_thread::yield();
+        }
+        auto guard = lock(m_recv_lock);
+        e.detach();
+        e.attach();
+    }
+    stop = true;
+    thread.join();
+}
+
 TEST_P(test_ucp_threads, post_and_poll)
 {
     static const unsigned num_threads = 3;

@@ -96,7 +96,8 @@ int ucp_wimm_native_ep_is_closed(ucp_ep_h ep)
 
 int ucp_wimm_native_ep_is_failed(ucp_ep_h ep)
 {
-    return ep_of(ep)->failed;
+    return ep_of(ep)->failed &&
+           (ucp_wimm_native_ep_is_open(ep) || ep_of(ep)->told);
 }
 
 void ucp_wimm_native_ep_mark(ucp_ep_h ep)

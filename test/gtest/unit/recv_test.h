@@ -25,6 +25,7 @@ struct fake_ep {
     bool open       = true; /* The program has it */
     bool closed     = false;
     bool failed     = false;
+    bool told       = false; /* The program has got its error callback */
     bool marked     = false;
     bool no_lane    = false;   /* UCP chose another transport */
     uct_ep_h uct_ep = nullptr; /* Of the lane, once it is connected */

@@ -93,6 +93,39 @@ TEST_F(test_ucp_ep, failed_and_closed_before_it_is_told)
     EXPECT_STATUS(UCS_ERR_NOT_CONNECTED, ucp_wimm_counter_test(c));
 }
 
+TEST_F(test_ucp_ep, closed_by_the_error_callback)
+{
+    ep(0);
+    EXPECT_EQ(0u, progress());
+    fake(0).told   = true;
+    fake(0).closed = true;
+    ucp_fails(0);
+    EXPECT_EQ(1u, progress());
+    ep_freed(ep(0));
+    EXPECT_EQ(records({ { UCS_ERR_CONNECTION_RESET, 0, 0, NULL } }), told());
+}
+
+/* It was connected, but UCP did not know yet */
+TEST_F(test_ucp_ep, fails_without_a_purge)
+{
+    fake_peer a(wimm(), ep(0), 1, &m_slots), b(wimm(), ep(1), 2, &m_slots);
+
+    EXPECT_EQ(0u, progress());
+    ucp_fails(0);
+    ucp_fails(1);
+    fake(1).told = fake(1).closed = true;
+    EXPECT_EQ(0u, progress());
+    notify(a, 1);
+    a.disconnect();
+    EXPECT_EQ(1u, progress());
+    b.disconnect();
+    EXPECT_EQ(1u, progress());
+    EXPECT_EQ(records({ { UCS_OK, 1, 0, ep(0) },
+                        { UCS_ERR_CONNECTION_RESET, 0, 0, ep(0) },
+                        { UCS_ERR_CONNECTION_RESET, 0, 0, NULL } }),
+              told());
+}
+
 TEST_F(test_ucp_ep, closed_does_not_fail)
 {
     fake_peer peer(wimm(), NULL, 1, &m_slots);
@@ -317,6 +350,17 @@ TEST_F(test_ucp_ep, progress_looks_at_few_that_connect)
         ep_closed(ep(i));
         progress();
     }
+}
+
+TEST_F(test_ucp_ep, arm_looks_at_all_that_connect)
+{
+    for (unsigned i = 0; i < 12; ++i) {
+        ep(i);
+    }
+    progress();
+    m_worker.num_infos = 0;
+    EXPECT_OK(ucp_wimm_arm(wimm()));
+    EXPECT_EQ(12u, m_worker.num_infos);
 }
 
 TEST_F(test_ucp_ep, one_is_looked_at_once)
