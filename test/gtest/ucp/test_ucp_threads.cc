@@ -24,6 +24,25 @@ class test_ucp_threads
                        std::unique_lock<std::mutex>(mutex);
     }
 
+    /* A thread that is stopped at the end of a test, however that ends */
+    class joiner {
+      public:
+        joiner(std::atomic<bool> &stop, const std::function<void()> &func)
+            : m_stop(stop), m_thread(func)
+        {
+        }
+
+        ~joiner()
+        {
+            m_stop = true;
+            m_thread.join();
+        }
+
+      private:
+        std::atomic<bool> &m_stop;
+        std::thread m_thread;
+    };
+
     std::mutex m_send_lock, m_recv_lock;
 };
 
@@ -38,7 +57,7 @@ TEST_P(test_ucp_threads, detach_while_another_progresses)
     p.mode        = GetParam();
     p.handler     = false;
     ucp_entity &e = create(p);
-    std::thread thread([&] {
+    joiner thread(stop, [&] {
         while (!stop) {
             auto guard = lock(m_recv_lock);
 
@@ -57,8 +76,6 @@ TEST_P(test_ucp_threads, detach_while_another_progresses)
         e.detach();
         e.attach();
     }
-    stop = true;
-    thread.join();
 }
 
 TEST_P(test_ucp_threads, post_and_poll)
