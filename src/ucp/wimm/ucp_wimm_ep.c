@@ -274,10 +274,21 @@ static unsigned ucp_wimm_eps_report(ucp_wimm_h wimm)
     return count;
 }
 
+static UCS_F_NOINLINE unsigned ucp_wimm_eps_progress_slow(ucp_wimm_h wimm)
+{
+    unsigned count;
+
+    ucp_wimm_native_enter(wimm->worker);
+    count = ucp_wimm_eps_report(wimm);
+    ucp_wimm_eps_watch(wimm, UCP_WIMM_EPS_WATCH_MAX);
+    ucp_wimm_native_leave(wimm->worker);
+    return count;
+}
+
+/* Called by each progress of the worker */
 static unsigned ucp_wimm_eps_progress(void *arg)
 {
     ucp_wimm_h wimm = arg;
-    unsigned count;
 
     if (ucs_likely(
                 (ucp_wimm_native_ep_events(wimm->worker) == wimm->ep.events) &&
@@ -286,11 +297,7 @@ static unsigned ucp_wimm_eps_progress(void *arg)
         return 0;
     }
 
-    ucp_wimm_native_enter(wimm->worker);
-    count = ucp_wimm_eps_report(wimm);
-    ucp_wimm_eps_watch(wimm, UCP_WIMM_EPS_WATCH_MAX);
-    ucp_wimm_native_leave(wimm->worker);
-    return count;
+    return ucp_wimm_eps_progress_slow(wimm);
 }
 
 int ucp_wimm_eps_arm(ucp_wimm_h wimm)
