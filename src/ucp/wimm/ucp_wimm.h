@@ -191,8 +191,9 @@ UCP_WIMM_API ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
  * @brief Detach from a worker.
  *
  * To be called before the worker is destroyed (UCX warns of callbacks that remain if it
- * was not). Operations that were issued before go on and complete. What is in the queue is dropped; what arrives later waits until
- * somebody attaches. Counters stay readable and have to be destroyed.
+ * was not). Operations that were issued before go on and complete. What is in the queue
+ * is dropped; what arrives later waits until somebody attaches. Counters stay readable
+ * and have to be destroyed.
  *
  * @param [in] wimm  Handle. Functions that get it afterwards return
  *                   UCS_ERR_INVALID_PARAM, until another attach uses its memory again.

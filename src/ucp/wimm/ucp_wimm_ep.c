@@ -255,6 +255,17 @@ static void ucp_wimm_eps_watch(ucp_wimm_h wimm, unsigned max)
     }
 }
 
+/* The next one to be reported, which it counts as from now on, with its reference */
+static ucp_wimm_ep_t *ucp_wimm_eps_pull_failing(ucp_wimm_h wimm)
+{
+    ucp_wimm_ep_t *ep = ucs_list_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
+
+    ucp_wimm_ep_unlink(ep);
+    ep->is_failing  = 0;
+    ep->is_reported = 1;
+    return ep;
+}
+
 /* Handlers may do what they like */
 static unsigned ucp_wimm_eps_report(ucp_wimm_h wimm)
 {
@@ -262,10 +273,7 @@ static unsigned ucp_wimm_eps_report(ucp_wimm_h wimm)
     ucp_wimm_ep_t *ep;
 
     while (ucp_wimm_eps_update(wimm)) {
-        ep = ucs_list_extract_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
-        ucs_list_head_init(&ep->list);
-        ep->is_failing  = 0;
-        ep->is_reported = 1;
+        ep = ucp_wimm_eps_pull_failing(wimm);
         ucp_wimm_stream_fail(wimm, ep);
         ucp_wimm_ep_put(ep);
         ++count;
@@ -308,24 +316,23 @@ int ucp_wimm_eps_arm(ucp_wimm_h wimm)
     return is_failing;
 }
 
+/* Nobody is told of those that are to be reported */
+static void ucp_wimm_eps_drop_failing(ucp_wimm_h wimm)
+{
+    while (!ucs_list_is_empty(&wimm->ep.failing)) {
+        ucp_wimm_ep_put(ucp_wimm_eps_pull_failing(wimm));
+    }
+}
+
 void ucp_wimm_eps_init(ucp_wimm_h wimm)
 {
-    ucp_wimm_ep_t *ep;
-
     kh_init_inplace(ucp_wimm_eps, &wimm->ep.table);
     ucs_list_head_init(&wimm->ep.connecting);
     ucs_list_head_init(&wimm->ep.failing);
     ucp_wimm_eps_look(wimm, ucp_wimm_native_ep_events(wimm->worker));
 
     /* What failed before nobody waited for */
-    while (!ucs_list_is_empty(&wimm->ep.failing)) {
-        ep = ucs_list_extract_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
-        ucs_list_head_init(&ep->list);
-        ep->is_failing  = 0;
-        ep->is_reported = 1;
-        ucp_wimm_ep_put(ep);
-    }
-
+    ucp_wimm_eps_drop_failing(wimm);
     ucp_wimm_native_add_progress(wimm->worker, ucp_wimm_eps_progress, wimm,
                                  &wimm->ep.progress_id);
 }
@@ -335,11 +342,7 @@ void ucp_wimm_eps_forget(ucp_wimm_h wimm)
     ucp_wimm_ep_t *ep;
 
     kh_foreach_value(&wimm->ep.table, ep, { ucp_wimm_ep_gone(wimm, ep); });
-    while (!ucs_list_is_empty(&wimm->ep.failing)) {
-        ep = ucs_list_extract_head(&wimm->ep.failing, ucp_wimm_ep_t, list);
-        ucp_wimm_ep_put(ep);
-    }
-
+    ucp_wimm_eps_drop_failing(wimm);
     kh_destroy_inplace(ucp_wimm_eps, &wimm->ep.table);
 }
 
