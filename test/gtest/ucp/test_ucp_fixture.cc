@@ -93,14 +93,6 @@ class test_ucp_fixture : public ucp_conn_test {
 
     static const size_t length_of_many = 9000;
 
-    /* UCX logs those when an endpoint fails */
-    void allow_failure()
-    {
-        allow_error("completion with error");
-        allow_error("endpoint failed");
-        allow_log(UCS_LOG_LEVEL_WARN, "was not purged");
-    }
-
     ucp_entity::params m_params;
 };
 
@@ -301,9 +293,7 @@ TEST_P(test_ucp_fixture, close_by_force_cancels_what_waits)
     EXPECT_GT(num_canceled, 0u);
     EXPECT_OK(wait(closing));
     EXPECT_TRUE(sender().errors.empty());
-    while (receiver().num_eps() > 0) {
-        close(receiver(), 0, UCP_EP_CLOSE_FLAG_FORCE);
-    }
+    close_by_force(receiver());
 }
 
 /* A peer that goes: for a connection manager by its disconnect, else by retries */
@@ -317,9 +307,7 @@ TEST_P(test_ucp_fixture, error_handler_is_told_of_a_peer_that_went)
     EXPECT_OK(wait(put(src, big, *dst, rkey)));
     const uint64_t addr = dst->addr();
     dst.reset();
-    while (receiver().num_eps() > 0) {
-        close(receiver(), 0, UCP_EP_CLOSE_FLAG_FORCE);
-    }
+    close_by_force(receiver());
     m_entities.pop_back();
 
     ucp_request_param_t param = {};

@@ -15,48 +15,31 @@ class test_ucp_reconnect : public ucp_test {
     void SetUp() override
     {
         ucp_test::SetUp();
-        allow_error("completion with error");
-        allow_error("endpoint failed");
-        allow_log(UCS_LOG_LEVEL_WARN, "was not purged");
+        allow_failure();
     }
 
     void create_entities(bool handler)
     {
         ucp_entity::params p;
 
-        p.config  = { { "RC_TIMEOUT", "50ms" }, { "RC_RETRY_COUNT", "3" } };
+        p.config  = config_that_fails_soon();
         p.handler = handler;
         create(p);
         p.handler = true;
         create(p);
     }
 
-    /* A put to where the peer has no memory. Nothing but progress and the handler
-     * of the program tells that it failed. */
-    void fail_endpoint(ucp_buffer &src, ucp_buffer &dst)
+    /* Nothing but progress and the handler of the program tells that it failed */
+    void connect_and_fail(const ucp_buffer &src, const ucp_buffer &dst)
     {
-        ucp_ep_h ep             = sender().connect_address(receiver(),
-                                                           UCP_ERR_HANDLING_MODE_PEER);
-        const size_t num_errors = sender().errors.size();
-        put_request request;
-
-        ASSERT_OK(flush(sender()));
-        auto rkey                 = dst.unpack(ep);
-        ucp_request_param_t param = request.param();
-        request.ptr = ucp_wimm_put_nbx(sender().wimm(), ep, src.ptr(),
-                                       src.length(), 4096, rkey.get(), 1,
-                                       &param);
-        EXPECT_NE(UCS_OK, wait(request));
-        ASSERT_TRUE(wait_for(
-                [&] { return sender().errors.size() == num_errors + 1; }));
+        sender().connect_address(receiver(), UCP_ERR_HANDLING_MODE_PEER);
+        fail_endpoint(sender(), src, dst);
     }
 
     void close_all()
     {
         close(sender(), 0, UCP_EP_CLOSE_FLAG_FORCE);
-        while (receiver().num_eps() > 0) {
-            close(receiver(), 0, UCP_EP_CLOSE_FLAG_FORCE);
-        }
+        close_by_force(receiver());
         /* What UCP does after that */
         for (unsigned i = 0; i < 1000; ++i) {
             progress();
@@ -72,7 +55,7 @@ TEST_F(test_ucp_reconnect, each_failure_is_told_to_the_handler)
     std::vector<ucp_ep_h> eps;
 
     for (size_t i = 0; i < 4; ++i) {
-        fail_endpoint(src, dst);
+        connect_and_fail(src, dst);
         ASSERT_TRUE(wait_arrivals(sender(), i + 1)) << i;
         EXPECT_STATUS(sender().errors[i].second, sender().arrivals[i].status);
         EXPECT_EQ(sender().ep(), sender().arrivals[i].ep);
@@ -98,7 +81,7 @@ TEST_F(test_ucp_reconnect, records_of_a_closed_endpoint_do_not_have_it)
     ASSERT_OK(wait(ucp_wimm_notify_nbx(receiver().wimm(), receiver().ep(), 7,
                                        &param)));
     ASSERT_TRUE(wait_for([&] { return query(sender()).queue.length == 1; }));
-    fail_endpoint(src, dst);
+    connect_and_fail(src, dst);
     ASSERT_TRUE(wait_for([&] { return query(sender()).queue.length == 2; }));
     close_all();
 
@@ -131,14 +114,12 @@ TEST_F(test_ucp_reconnect, handler_that_closes_and_leaves_it_in_the_queue)
         EXPECT_EQ(0u, count);
         return UCS_INPROGRESS;
     };
-    fail_endpoint(src, dst);
+    connect_and_fail(src, dst);
     ASSERT_TRUE(wait_arrivals(sender(), 1));
     EXPECT_OK(wait(request));
     ASSERT_OK(ucp_wimm_poll(sender().wimm(), &n, 1, &count));
     ASSERT_EQ(1u, count);
     EXPECT_NE(UCS_OK, n.status);
     EXPECT_EQ(nullptr, n.ep);
-    while (receiver().num_eps() > 0) {
-        close(receiver(), 0, UCP_EP_CLOSE_FLAG_FORCE);
-    }
+    close_by_force(receiver());
 }

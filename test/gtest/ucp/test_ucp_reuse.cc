@@ -17,12 +17,9 @@ class test_ucp_reuse : public ucp_test {
     {
         ucp_test::SetUp();
         m_params.conn   = connection::ADDRESS;
-        m_params.config = { { "RC_TIMEOUT", "50ms" },
-                            { "RC_RETRY_COUNT", "3" } };
+        m_params.config = config_that_fails_soon();
         create(m_params);
-        allow_error("completion with error");
-        allow_error("endpoint failed");
-        allow_log(UCS_LOG_LEVEL_WARN, "was not purged");
+        allow_failure();
     }
 
     ucp_entity &e()
@@ -42,17 +39,7 @@ class test_ucp_reuse : public ucp_test {
         const size_t before = e().errors.size();
         ucp_buffer src(e(), length), dst(peer, length);
 
-        ASSERT_OK(flush(e()));
-        {
-            auto rkey = dst.unpack(e().ep());
-            put_request r;
-            ucp_request_param_t param = r.param();
-
-            r.ptr = ucp_wimm_put_nbx(e().wimm(), e().ep(), src.ptr(), length,
-                                     4096, rkey.get(), 1, &param);
-            EXPECT_NE(UCS_OK, wait(r));
-        }
-        ASSERT_TRUE(wait_for([&] { return e().errors.size() > before; }));
+        fail_endpoint(e(), src, dst);
         ASSERT_TRUE(wait_for([&] { return e().arrivals.size() > before; }));
         close(e(), 0, UCP_EP_CLOSE_FLAG_FORCE);
     }

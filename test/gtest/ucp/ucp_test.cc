@@ -200,6 +200,35 @@ ucs_status_t ucp_test::close(ucp_entity &e, size_t ep_index, unsigned flags)
     return wait(ucp_ep_close_nbx(e.release_ep(ep_index), &param));
 }
 
+void ucp_test::close_by_force(ucp_entity &e)
+{
+    while (e.num_eps() > 0) {
+        close(e, 0, UCP_EP_CLOSE_FLAG_FORCE);
+    }
+}
+
+void ucp_test::allow_failure()
+{
+    allow_error("completion with error");
+    allow_error("endpoint failed");
+    allow_log(UCS_LOG_LEVEL_WARN, "was not purged");
+}
+
+void ucp_test::fail_endpoint(ucp_entity &from, const ucp_buffer &src,
+                             const ucp_buffer &dst)
+{
+    const size_t num_errors = from.errors.size();
+    put_request request;
+
+    ASSERT_OK(flush(from));
+    auto rkey                 = dst.unpack(from.ep());
+    ucp_request_param_t param = request.param();
+    request.ptr = ucp_wimm_put_nbx(from.wimm(), from.ep(), src.ptr(),
+                                   src.length(), 4096, rkey.get(), 1, &param);
+    EXPECT_NE(UCS_OK, wait(request));
+    ASSERT_TRUE(wait_for([&] { return from.errors.size() == num_errors + 1; }));
+}
+
 ucp_wimm_attr_t ucp_test::query(ucp_entity &e)
 {
     ucp_wimm_attr_t attr;

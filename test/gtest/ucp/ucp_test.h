@@ -93,6 +93,17 @@ class ucp_test : public test_base {
     ucs_status_t flush(ucp_entity &e, size_t ep_index = 0);
     ucs_status_t close(ucp_entity &e, size_t ep_index = 0, unsigned flags = 0);
 
+    /* All endpoints of an entity */
+    void close_by_force(ucp_entity &e);
+
+    /* What UCX logs when an endpoint fails is expected */
+    void allow_failure();
+
+    /* Have the first endpoint fail, by a put to where the peer has no memory. Calls nothing
+     * of this library but that. */
+    void fail_endpoint(ucp_entity &from, const ucp_buffer &src,
+                       const ucp_buffer &dst);
+
     ucp_wimm_attr_t query(ucp_entity &e);
 
     /* Soft-RoCE reports no GID for these datagrams. The key of an auxiliary transport
