@@ -8,6 +8,7 @@
 #  include "config.h"
 #endif
 
+#include "ucp_wimm_emul.h"
 #include "ucp_wimm_native.h"
 
 #include <uct/ib/wimm/wimm.h>
@@ -18,15 +19,18 @@
 #include <string.h>
 
 
-/* Handles that are attached, and those that may be used again. Their memory stays, so
- * that a handle that was detached can be told from one that is not. */
+/* Handles that are attached; those of workers that nobody is attached to, but peers may
+ * send to; and those that may be used again. Their memory stays, so that a handle that
+ * was detached can be told from one that is not. */
 static struct {
     pthread_mutex_t lock;
     ucs_list_link_t attached;
+    ucs_list_link_t parked;
     ucs_list_link_t unused;
 } ucp_wimm_handles = {
     .lock     = PTHREAD_MUTEX_INITIALIZER,
     .attached = { &ucp_wimm_handles.attached, &ucp_wimm_handles.attached },
+    .parked   = { &ucp_wimm_handles.parked, &ucp_wimm_handles.parked },
     .unused   = { &ucp_wimm_handles.unused, &ucp_wimm_handles.unused }
 };
 
@@ -41,11 +45,11 @@ static void __attribute__((destructor)) ucp_wimm_free_handles(void)
     }
 }
 
-static ucp_wimm_h ucp_wimm_find(ucp_worker_h worker)
+static ucp_wimm_h ucp_wimm_find(ucs_list_link_t *handles, ucp_worker_h worker)
 {
     ucp_wimm_h wimm;
 
-    ucs_list_for_each(wimm, &ucp_wimm_handles.attached, list) {
+    ucs_list_for_each(wimm, handles, list) {
         if (wimm->worker == worker) {
             return wimm;
         }
@@ -64,17 +68,42 @@ static ucp_wimm_h ucp_wimm_get_unused(void)
     return ucs_calloc(1, sizeof(struct ucp_wimm), "ucp_wimm");
 }
 
-/* The worker of an attached handle was destroyed, with all of its endpoints */
+/* The worker of a handle was destroyed, with all of its endpoints */
 static void ucp_wimm_forget(ucp_wimm_h wimm)
 {
-    ucp_wimm_eps_forget(wimm);
-    ucp_wimm_counters_cleanup(wimm);
-    ucp_wimm_stream_cleanup(wimm);
-    wimm->worker = NULL;
+    ucp_wimm_emul_forget(wimm);
+    ucp_wimm_eps_cleanup(wimm);
+    if (wimm->is_attached) {
+        ucp_wimm_counters_cleanup(wimm);
+        ucp_wimm_stream_cleanup(wimm);
+    }
+
+    wimm->is_attached = 0;
     ucp_wimm_put_ref(wimm);
 }
 
-/* Take a handle for a worker, which counts as attached from now on */
+/* That of a worker, from a list; or of one that was destroyed, at the same address: it is
+ * put into @a stale_p */
+static ucp_wimm_h ucp_wimm_extract(ucs_list_link_t *handles,
+                                   ucp_worker_h worker, ucp_wimm_h *stale_p)
+{
+    ucp_wimm_h wimm = ucp_wimm_find(handles, worker);
+
+    if (wimm == NULL) {
+        return NULL;
+    }
+
+    ucs_list_del(&wimm->list);
+    if (wimm->worker_id == ucp_wimm_native_worker_id(worker)) {
+        return wimm;
+    }
+
+    *stale_p = wimm;
+    return NULL;
+}
+
+/* Take a handle for a worker, which counts as attached from now on. One that was parked is
+ * as it was. */
 static ucs_status_t ucp_wimm_reserve(ucp_worker_h worker, ucp_wimm_h *wimm_p)
 {
     ucs_status_t status = UCS_OK;
@@ -82,28 +111,29 @@ static ucs_status_t ucp_wimm_reserve(ucp_worker_h worker, ucp_wimm_h *wimm_p)
     ucp_wimm_h wimm;
 
     pthread_mutex_lock(&ucp_wimm_handles.lock);
-    wimm = ucp_wimm_find(worker);
+    wimm = ucp_wimm_extract(&ucp_wimm_handles.attached, worker, &stale);
     if (wimm != NULL) {
-        if (wimm->worker_id == ucp_wimm_native_worker_id(worker)) {
-            ucs_error("worker %p is attached already", worker);
-            status = UCS_ERR_INVALID_PARAM;
-            goto out;
-        }
-
-        /* Of one that was destroyed, at the same address */
-        ucs_list_del(&wimm->list);
-        stale = wimm;
-    }
-
-    wimm = ucp_wimm_get_unused();
-    if (wimm == NULL) {
-        ucs_error("failed to allocate memory to attach to worker %p", worker);
-        status = UCS_ERR_NO_MEMORY;
+        ucs_list_add_tail(&ucp_wimm_handles.attached, &wimm->list);
+        ucs_error("worker %p is attached already", worker);
+        status = UCS_ERR_INVALID_PARAM;
         goto out;
     }
 
-    wimm->worker    = worker;
-    wimm->worker_id = ucp_wimm_native_worker_id(worker);
+    wimm = ucp_wimm_extract(&ucp_wimm_handles.parked, worker, &stale);
+    if (wimm == NULL) {
+        wimm = ucp_wimm_get_unused();
+        if (wimm == NULL) {
+            ucs_error("failed to allocate memory to attach to worker %p",
+                      worker);
+            status = UCS_ERR_NO_MEMORY;
+            goto out;
+        }
+
+        wimm->is_parked = 0;
+        wimm->worker    = worker;
+        wimm->worker_id = ucp_wimm_native_worker_id(worker);
+    }
+
     ucs_list_add_tail(&ucp_wimm_handles.attached, &wimm->list);
     *wimm_p = wimm;
 
@@ -116,12 +146,12 @@ out:
     return status;
 }
 
-static void ucp_wimm_unreserve(ucp_wimm_h wimm)
+/* Move a handle to another list */
+static void ucp_wimm_move(ucp_wimm_h wimm, ucs_list_link_t *handles)
 {
     pthread_mutex_lock(&ucp_wimm_handles.lock);
     ucs_list_del(&wimm->list);
-    wimm->worker = NULL;
-    ucs_list_add_tail(&ucp_wimm_handles.unused, &wimm->list);
+    ucs_list_add_tail(handles, &wimm->list);
     pthread_mutex_unlock(&ucp_wimm_handles.lock);
 }
 
@@ -131,6 +161,7 @@ void ucp_wimm_put_ref(ucp_wimm_h wimm)
         return;
     }
 
+    ucp_wimm_emul_cleanup(wimm);
     ucp_wimm_native_cleanup(wimm);
     pthread_mutex_lock(&ucp_wimm_handles.lock);
     ucs_list_add_tail(&ucp_wimm_handles.unused, &wimm->list);
@@ -172,21 +203,50 @@ static ucs_status_t ucp_wimm_check_worker(ucp_worker_h worker)
     return UCS_OK;
 }
 
-static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm,
-                                  const ucp_wimm_params_t *params)
+/* What a handle has that nobody has used yet */
+static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm)
 {
-    ucs_status_t status;
+    ucs_status_t status = ucp_wimm_native_init(wimm);
 
-    memset(&wimm->stats, 0, sizeof(wimm->stats));
-    wimm->refcount = 1;
-    status         = ucp_wimm_stream_init(wimm);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = ucp_wimm_native_init(wimm);
+    wimm->refcount = 1;
+    ucp_wimm_emul_reset(wimm);
+    ucp_wimm_eps_init(wimm);
+    return UCS_OK;
+}
+
+/* The emulation, which survives if somebody was attached before */
+static ucs_status_t ucp_wimm_start_emul(ucp_wimm_h wimm,
+                                        const ucp_wimm_params_t *params)
+{
+    int has_id = (params != NULL) &&
+                 (params->field_mask & UCP_WIMM_PARAM_FIELD_AM_ID);
+
+    if (!wimm->is_parked) {
+        return has_id ? ucp_wimm_emul_init(wimm, params->am_id) : UCS_OK;
+    }
+
+    UCP_WIMM_CHECK_PARAM(!has_id || (params->am_id == wimm->emul.am_id),
+                         UCS_ERR_INVALID_PARAM,
+                         "the peers of worker %p use the active message id %u"
+                         " that was given when it was attached before, not %u",
+                         wimm->worker, wimm->emul.am_id, params->am_id);
+    ucp_wimm_emul_resume(wimm);
+    return UCS_OK;
+}
+
+/* With the worker locked */
+static ucs_status_t ucp_wimm_start(ucp_wimm_h wimm,
+                                   const ucp_wimm_params_t *params)
+{
+    ucs_status_t status;
+
+    memset(&wimm->stats, 0, sizeof(wimm->stats));
+    status = ucp_wimm_stream_init(wimm);
     if (status != UCS_OK) {
-        ucp_wimm_stream_cleanup(wimm);
         return status;
     }
 
@@ -197,11 +257,39 @@ static ucs_status_t ucp_wimm_init(ucp_wimm_h wimm,
     }
 
     ucp_wimm_counters_init(wimm);
-    ucp_wimm_native_enter(wimm->worker);
-    ucp_wimm_eps_init(wimm);
     ucp_wimm_conns_init(wimm);
-    ucp_wimm_native_leave(wimm->worker);
-    return UCS_OK;
+    ucp_wimm_eps_start(wimm);
+    wimm->is_attached = 1;
+    status            = ucp_wimm_start_emul(wimm, params);
+    if (status == UCS_OK) {
+        wimm->is_parked = 0;
+        return UCS_OK;
+    }
+
+    wimm->is_attached = 0;
+    ucp_wimm_conns_cleanup(wimm);
+    ucp_wimm_counters_cleanup(wimm);
+    ucp_wimm_stream_cleanup(wimm);
+    return status;
+}
+
+/* Nobody uses the handle, but its operations may go on. With the worker locked. */
+static void ucp_wimm_release(ucp_wimm_h wimm)
+{
+    wimm->is_attached = 0;
+    wimm->is_parked   = ucp_wimm_emul_park(wimm);
+    if (wimm->is_parked) {
+        ucp_wimm_move(wimm, &ucp_wimm_handles.parked);
+        return;
+    }
+
+    pthread_mutex_lock(&ucp_wimm_handles.lock);
+    ucs_list_del(&wimm->list);
+    pthread_mutex_unlock(&ucp_wimm_handles.lock);
+    ucp_wimm_emul_stop(wimm);
+    ucp_wimm_eps_stop(wimm);
+    ucp_wimm_eps_cleanup(wimm);
+    ucp_wimm_put_ref(wimm);
 }
 
 ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
@@ -229,14 +317,23 @@ ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
         return status;
     }
 
-    status = ucp_wimm_init(wimm, params);
-    if (status != UCS_OK) {
-        ucp_wimm_unreserve(wimm);
-        return status;
+    if (!wimm->is_parked) {
+        status = ucp_wimm_init(wimm);
+        if (status != UCS_OK) {
+            ucp_wimm_move(wimm, &ucp_wimm_handles.unused);
+            return status;
+        }
     }
 
-    *wimm_p = wimm;
-    return UCS_OK;
+    ucp_wimm_native_enter(worker);
+    status = ucp_wimm_start(wimm, params);
+    if (status == UCS_OK) {
+        *wimm_p = wimm;
+    } else {
+        ucp_wimm_release(wimm);
+    }
+    ucp_wimm_native_leave(worker);
+    return status;
 }
 
 ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm)
@@ -256,16 +353,10 @@ ucs_status_t ucp_wimm_detach(ucp_wimm_h wimm)
         goto out;
     }
 
-    pthread_mutex_lock(&ucp_wimm_handles.lock);
-    ucs_list_del(&wimm->list);
-    pthread_mutex_unlock(&ucp_wimm_handles.lock);
-
     ucp_wimm_counters_cleanup(wimm);
     ucp_wimm_stream_cleanup(wimm);
     ucp_wimm_conns_cleanup(wimm);
-    ucp_wimm_eps_cleanup(wimm);
-    wimm->worker = NULL;
-    ucp_wimm_put_ref(wimm);
+    ucp_wimm_release(wimm);
 
 out:
     ucp_wimm_native_leave(worker);
@@ -302,6 +393,49 @@ ucs_status_ptr_t ucp_wimm_notify_nbx(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm,
     return ucp_wimm_put_nbx(wimm, ep, NULL, 0, 0, NULL, imm, param);
 }
 
+/* Flush or close: behind what is emulated, or as UCP does it */
+static ucs_status_ptr_t ucp_wimm_barrier(ucp_wimm_h wimm, ucp_ep_h ep,
+                                         ucp_wimm_chain_kind_t kind,
+                                         const ucp_request_param_t *param)
+{
+    ucs_status_ptr_t ret = NULL;
+
+    UCP_WIMM_CHECK_HANDLE(wimm, UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM));
+    UCP_WIMM_CHECK_PARAM((ep != NULL) && (param != NULL),
+                         UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
+                         "the endpoint or the parameters of a flush or close"
+                         " are NULL");
+    UCP_WIMM_CHECK_PARAM(ucp_wimm_native_ep_is_of(wimm->worker, ep),
+                         UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
+                         "the endpoint %p is of another worker", ep);
+
+    ucp_wimm_native_enter(wimm->worker);
+    if (!(param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ||
+        !(param->flags & UCP_EP_CLOSE_FLAG_FORCE) ||
+        (kind != UCP_WIMM_CHAIN_CLOSE)) {
+        ret = ucp_wimm_emul_barrier(wimm, ep, kind, param);
+    }
+
+    if (ret == NULL) {
+        ret = (kind == UCP_WIMM_CHAIN_CLOSE) ? ucp_ep_close_nbx(ep, param) :
+                                               ucp_ep_flush_nbx(ep, param);
+    }
+    ucp_wimm_native_leave(wimm->worker);
+    return ret;
+}
+
+ucs_status_ptr_t ucp_wimm_flush_nbx(ucp_wimm_h wimm, ucp_ep_h ep,
+                                    const ucp_request_param_t *param)
+{
+    return ucp_wimm_barrier(wimm, ep, UCP_WIMM_CHAIN_FLUSH, param);
+}
+
+ucs_status_ptr_t ucp_wimm_ep_close_nbx(ucp_wimm_h wimm, ucp_ep_h ep,
+                                       const ucp_request_param_t *param)
+{
+    return ucp_wimm_barrier(wimm, ep, UCP_WIMM_CHAIN_CLOSE, param);
+}
+
 static void ucp_wimm_query_iface(uct_iface_h iface, void *arg)
 {
     ucp_wimm_attr_t *attr = arg;
@@ -333,7 +467,8 @@ static void ucp_wimm_query_cap(ucp_wimm_h wimm, ucp_wimm_attr_t *attr)
     ucp_wimm_native_for_each_iface(wimm->worker, ucp_wimm_query_iface, attr);
     if (attr->cap.num_ifaces == 0) {
         memset(&attr->cap, 0, sizeof(attr->cap));
-        attr->cap.imm_bits = 32;
+        attr->cap.imm_bits  = 32;
+        attr->cap.num_slots = wimm->emul.num_slots;
     }
 }
 
@@ -361,6 +496,7 @@ ucs_status_t ucp_wimm_query(ucp_wimm_h wimm, ucp_wimm_attr_t *attr)
         attr->counters.handled       = wimm->stats.handled;
         attr->counters.queued        = wimm->stats.queued;
         attr->counters.failures      = wimm->stats.failures;
+        attr->counters.emulated      = wimm->stats.emulated;
     }
     ucp_wimm_native_leave(wimm->worker);
     return UCS_OK;
@@ -385,7 +521,7 @@ static ucp_wimm_way_t ucp_wimm_ep_way(ucp_wimm_h wimm, ucp_ep_h ep,
     ucp_wimm_query_cap(wimm, &attr);
     *reason_p = (attr.cap.num_ifaces == 0) ? UCP_WIMM_REASON_NO_TRANSPORT :
                                              UCP_WIMM_REASON_OTHER_LANE;
-    return UCP_WIMM_WAY_NONE;
+    return wimm->emul.is_on ? UCP_WIMM_WAY_EMULATED : UCP_WIMM_WAY_NONE;
 }
 
 ucs_status_t ucp_wimm_ep_query(ucp_wimm_h wimm, ucp_ep_h ep,
@@ -415,7 +551,8 @@ ucs_status_t ucp_wimm_ep_query(ucp_wimm_h wimm, ucp_ep_h ep,
     }
 
     if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_PUTS_COVERED) {
-        attr->puts_covered = info.puts_covered;
+        attr->puts_covered = info.puts_covered ||
+                             (way == UCP_WIMM_WAY_EMULATED);
     }
 
     if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_FLOW) {
@@ -424,6 +561,8 @@ ucs_status_t ucp_wimm_ep_query(ucp_wimm_h wimm, ucp_ep_h ep,
                              UCT_WIMM_EP_ATTR_FIELD_SLOTS;
         if (way == UCP_WIMM_WAY_NATIVE) {
             uct_wimm_ep_query(info.uct_ep, &ep_attr);
+        } else if (way == UCP_WIMM_WAY_EMULATED) {
+            ucp_wimm_emul_query(wimm, ep, &ep_attr.slots, &ep_attr.num_slots);
         }
 
         attr->flow.credits   = ep_attr.credits;

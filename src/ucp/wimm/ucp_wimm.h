@@ -41,7 +41,8 @@
  *
  * The sender's local completion means what it means for @ref ucp_put_nbx: the buffer may
  * be used again. It does *not* mean that the data has arrived, or that the peer knows.
- * @ref ucp_ep_flush_nbx and @ref ucp_worker_flush_nbx tell that the data is in place.
+ * @ref ucp_wimm_flush_nbx tells that the data is in place; so do @ref ucp_ep_flush_nbx and
+ * @ref ucp_worker_flush_nbx for endpoints with a native way.
  * Only the notification tells the peer's program. Completions need not come in the order
  * of the operations.
  *
@@ -49,6 +50,13 @@
  * behind all of that, and is not covered by a @ref ucp_ep_flush_nbx that the same
  * callback calls, but by @ref ucp_worker_flush_nbx, and by any later flush. As with UCX's
  * own operations, the callback of an operation must not close its endpoint by force.
+ *
+ * Emulation. Where UCX reaches a peer without the transport "wimm" (shared memory, TCP,
+ * another transport of the device) the same calls are a put, a flush, and an active message
+ * behind it, with the same guarantees: visibility, order, exactly once, one slot per
+ * notification. It takes an am_id on both sides (@ref ucp_wimm_attach). A put waits, with
+ * nothing written, until the peer is attached; UCX of a peer that is not warns once that an
+ * active message has no handler.
  *
  * Connections. An operation may be issued as soon as there is an endpoint: until it is
  * connected, and while resources, receive credits or slots of the peer are missing, it
@@ -138,7 +146,8 @@ typedef ucs_status_t (*ucp_wimm_handler_t)(
  * @brief Fields of @ref ucp_wimm_params_t.
  */
 enum ucp_wimm_params_field {
-    UCP_WIMM_PARAM_FIELD_HANDLER = UCS_BIT(0) /**< handler */
+    UCP_WIMM_PARAM_FIELD_HANDLER = UCS_BIT(0), /**< handler */
+    UCP_WIMM_PARAM_FIELD_AM_ID   = UCS_BIT(1)  /**< am_id */
 };
 
 
@@ -153,6 +162,10 @@ typedef struct ucp_wimm_params {
         ucp_wimm_handler_t cb; /**< As for @ref ucp_wimm_set_handler */
         void *arg;             /**< Passed to it */
     } handler;
+
+    unsigned am_id; /**< An id of active messages that the program does not use, from 0 to
+                         65535, the same one on all sides. Endpoints without a native way
+                         are emulated with it; without it they have no notified puts. */
 } ucp_wimm_params_t;
 
 
@@ -163,22 +176,30 @@ typedef struct ucp_wimm_params {
  * Notifications that arrived before wait in their order, and are given to the program
  * by the next calls of @ref ucp_worker_progress.
  *
+ * With an am_id, peers that are reached without RDMA are told that somebody is attached:
+ * what they have emulated until then waits at their side. The id stays the worker's as
+ * long as there are such peers, also for who attaches after a @ref ucp_wimm_detach.
+ *
  * Each record of the stream is offered to (1) every counter that matches it: it is
  * consumed if one of these has not UCP_WIMM_COUNTER_FLAG_PASS; (2) the handler, if there
  * is one; (3) the queue. A notification in the queue holds one of the slots that its
  * sender has here (UCX_WIMM_NUM_SLOTS), so the queue is bounded. While a sender has none
  * left its notified puts wait; all its other operations, and all other senders, go on.
  *
- * @param [in]  worker  The worker. Its context has to have UCP_FEATURE_RMA.
+ * @param [in]  worker  The worker. Its context has to have UCP_FEATURE_RMA, and
+ *                      UCP_FEATURE_AM if there is an am_id.
  * @param [in]  params  Parameters, or NULL for none.
  * @param [out] wimm_p  The handle; set only on success.
  *
  * @return UCS_OK
- * @return UCS_ERR_INVALID_PARAM  An argument is NULL, or the worker is attached already.
- * @return UCS_ERR_UNSUPPORTED    The context lacks UCP_FEATURE_RMA, or the UCX that is
- *                                loaded is not the one this library was built for (its
- *                                version, or the size of its requests): the error
- *                                message has both numbers.
+ * @return UCS_ERR_INVALID_PARAM  An argument is NULL, or the worker is attached already;
+ *                                the am_id is none, the program has a handler for it, or
+ *                                the worker's peers use another one; UCX_WIMM_NUM_SLOTS
+ *                                is none.
+ * @return UCS_ERR_UNSUPPORTED    The context lacks a feature, or the UCX that is loaded is
+ *                                not the one this library was built for (its version, or
+ *                                the size of its requests): the error message names it,
+ *                                or has both numbers.
  * @return UCS_ERR_NO_MEMORY
  */
 UCP_WIMM_API ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
@@ -193,7 +214,8 @@ UCP_WIMM_API ucs_status_t ucp_wimm_attach(ucp_worker_h worker,
  * To be called before the worker is destroyed (UCX warns of callbacks that remain if it
  * was not). Operations that were issued before go on and complete. What is in the queue
  * is dropped; what arrives later waits until somebody attaches. Counters stay readable
- * and have to be destroyed.
+ * and have to be destroyed. If the worker has peers without a native way, some memory stays
+ * until another worker has its address, or the process ends.
  *
  * @param [in] wimm  Handle. Functions that get it afterwards return
  *                   UCS_ERR_INVALID_PARAM, until another attach uses its memory again.
@@ -230,11 +252,13 @@ UCP_WIMM_API ucs_status_t ucp_wimm_set_handler(ucp_wimm_h wimm,
  * meaning of completion, are those at the top of this file. A put up to the device's
  * largest message, and with no more entries than the device takes, is one work request
  * and one message. A longer one is several, with one notification, of the whole
- * length, after the last.
+ * length, after the last. Where it is emulated it is a plain put, or one for each entry, a
+ * flush, and an active message; it never completes at once.
  *
  * If the endpoint fails before the put has completed, the request ends with the error
  * (for endpoints with UCP_ERR_HANDLING_MODE_PEER; without it UCX's own rules hold). A
- * put to memory that the peer does not allow fails the endpoint, and notifies nobody.
+ * put to memory that the peer does not allow fails the endpoint, and notifies nobody; if it
+ * is emulated, that is what UCX does with such a put over the transport it takes.
  *
  * @param [in] wimm         Handle.
  * @param [in] ep           Endpoint of the worker that @a wimm is attached to.
@@ -263,7 +287,7 @@ UCP_WIMM_API ucs_status_t ucp_wimm_set_handler(ucp_wimm_h wimm,
  *                               or does not cover the buffer.
  *   UCS_ERR_UNSUPPORTED         A datatype that is neither contiguous nor IOV; or the
  *                               endpoint has no native way (@ref ucp_wimm_ep_query says
- *                               why).
+ *                               why), and no am_id was given to emulate it.
  *   UCS_ERR_UNREACHABLE         @a rkey was not made for, or not unpacked on, memory that
  *                               this endpoint reaches.
  *   UCS_ERR_NO_RESOURCE         With UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL: it cannot complete
@@ -296,6 +320,49 @@ ucp_wimm_put_nbx(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer, size_t count,
 UCP_WIMM_API ucs_status_ptr_t
 ucp_wimm_notify_nbx(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm,
                     const ucp_request_param_t *param);
+
+
+/**
+ * @ingroup UCP_WIMM
+ * @brief Flush an endpoint: all that was issued on it, natively or emulated.
+ *
+ * When it completes, the data of all puts that were issued before is in place, and their
+ * requests have completed, or are about to in the same progress. It does *not* mean that
+ * the peer's program was notified. For an endpoint that emulates nothing it is @ref
+ * ucp_ep_flush_nbx, which does not see the steps of an emulated put. Nor does @ref
+ * ucp_worker_flush_nbx.
+ *
+ * An emulated put waits until the peer is attached, and until it has a slot: so does a
+ * flush behind it.
+ *
+ * @param [in] wimm   Handle.
+ * @param [in] ep     Endpoint of the worker.
+ * @param [in] param  As for @ref ucp_ep_flush_nbx.
+ *
+ * @return NULL, a request, or an error, as @ref ucp_ep_flush_nbx: UCS_ERR_INVALID_PARAM for
+ *         what it cannot use, and the status of the endpoint if that fails meanwhile.
+ */
+UCP_WIMM_API ucs_status_ptr_t ucp_wimm_flush_nbx(
+        ucp_wimm_h wimm, ucp_ep_h ep, const ucp_request_param_t *param);
+
+
+/**
+ * @ingroup UCP_WIMM
+ * @brief Close an endpoint, after all that was issued on it, natively or emulated.
+ *
+ * As @ref ucp_ep_close_nbx. Without UCP_EP_CLOSE_FLAG_FORCE it first waits as @ref
+ * ucp_wimm_flush_nbx does, and meanwhile the endpoint may still be closed by force. With
+ * that flag, and with @ref ucp_ep_close_nbx in any case, emulated puts that are not
+ * complete end with UCS_ERR_CANCELED, or what UCX gives, and notify nobody.
+ *
+ * @param [in] wimm   Handle.
+ * @param [in] ep     Endpoint of the worker. Nothing may be issued on it any more.
+ * @param [in] param  As for @ref ucp_ep_close_nbx.
+ *
+ * @return As @ref ucp_ep_close_nbx.
+ */
+UCP_WIMM_API ucs_status_ptr_t ucp_wimm_ep_close_nbx(
+        ucp_wimm_h wimm, ucp_ep_h ep, const ucp_request_param_t *param);
 
 
 /**
@@ -539,9 +606,10 @@ UCP_WIMM_API ucs_status_t ucp_wimm_wait_some(ucp_wimm_h wimm,
  * @brief How notified puts of an endpoint travel. More may be added.
  */
 typedef enum ucp_wimm_way {
-    UCP_WIMM_WAY_NONE,   /**< They do not: ucp_wimm_put_nbx returns an error */
-    UCP_WIMM_WAY_QUEUED, /**< Not known yet: the endpoint is not connected */
-    UCP_WIMM_WAY_NATIVE  /**< RDMA WRITE WITH IMMEDIATE, on a lane of "wimm" */
+    UCP_WIMM_WAY_NONE,    /**< They do not: ucp_wimm_put_nbx returns an error */
+    UCP_WIMM_WAY_QUEUED,  /**< Not known yet: the endpoint is not connected */
+    UCP_WIMM_WAY_NATIVE,  /**< RDMA WRITE WITH IMMEDIATE, on a lane of "wimm" */
+    UCP_WIMM_WAY_EMULATED /**< A put, a flush, and an active message */
 } ucp_wimm_way_t;
 
 
@@ -584,14 +652,16 @@ typedef struct ucp_wimm_ep_attr {
     ucp_wimm_reason_t reason;
 
     int puts_covered; /**< Whether all plain puts of the endpoint ride the lane of the
-                           notified ones: then a notification comes after every plain
-                           put that was issued before it */
+                           notified ones, or it emulates them: then a notification comes
+                           after every plain put that was issued before it */
 
     struct {
-        unsigned credits;   /**< Messages that the peer has receives for now */
-        unsigned slots;     /**< Notifications that the peer has room for now */
-        unsigned num_slots; /**< All that it gives */
-    } flow;                 /**< 0 if the way is not native */
+        unsigned credits; /**< Messages that the peer has receives for now; 0 if the
+                                 way is not native */
+        unsigned slots; /**< Notifications that the peer has room for now */
+        unsigned num_slots; /**< All that it gives. If the way is emulated: 0 until the
+                                 peer has answered that it is attached. */
+    } flow;
 } ucp_wimm_ep_attr_t;
 
 
@@ -651,6 +721,7 @@ typedef struct ucp_wimm_attr {
         uint64_t handled;       /**< Of these, consumed by the handler */
         uint64_t queued;        /**< Of these, put into the queue */
         uint64_t failures;      /**< Failures of endpoints */
+        uint64_t emulated;      /**< Notified puts issued that were emulated */
     } counters;
 } ucp_wimm_attr_t;
 

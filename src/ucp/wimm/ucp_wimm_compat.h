@@ -21,6 +21,7 @@
 #include <ucp/core/ucp_worker.h>
 #include <ucp/core/ucp_worker.inl>
 #include <ucp/dt/dt.inl>
+#include <ucs/config/parser.h>
 
 #include <string.h>
 
@@ -107,12 +108,30 @@ static inline ucs_status_t ucp_wimm_purge_status(
 }
 
 
-/* Changes with each endpoint that the program creates or closes, or that fails */
+/* Changes with each endpoint that the program creates or closes, or that fails, and with
+ * the number of those that peers have created */
 static UCS_F_ALWAYS_INLINE uint64_t
 ucp_wimm_worker_ep_events(ucp_worker_h worker)
 {
     return worker->counters.ep_creations + worker->counters.ep_closures +
-           worker->counters.ep_failures;
+           worker->counters.ep_failures + ((uint64_t)worker->num_all_eps << 40);
+}
+
+
+static inline int ucp_wimm_worker_has_am_handler(ucp_worker_h worker,
+                                                 unsigned id)
+{
+    return (id < ucs_array_length(&worker->am.cbs)) &&
+           (ucs_array_elem(&worker->am.cbs, id).cb != NULL);
+}
+
+
+/* Fill a structure from UCX's environment, as a table of "WIMM_" keys says */
+static inline ucs_status_t ucp_wimm_read_config(void *config,
+                                                ucs_config_field_t *table)
+{
+    return ucs_config_parser_fill_opts(config, table, UCS_DEFAULT_ENV_PREFIX,
+                                       "WIMM_", 0);
 }
 
 

@@ -656,7 +656,7 @@ ucs_status_t ucp_wimm_wait_some(ucp_wimm_h wimm,
 
     for (;;) {
         ucp_worker_progress(wimm->worker);
-        UCP_WIMM_CHECK_PARAM(wimm->worker != NULL, UCS_ERR_INVALID_PARAM,
+        UCP_WIMM_CHECK_PARAM(wimm->is_attached, UCS_ERR_INVALID_PARAM,
                              "the handle was detached while"
                              " ucp_wimm_wait_some() was waiting");
         status = ucp_wimm_wait_look(wimm, counters, num, ready, count_p);

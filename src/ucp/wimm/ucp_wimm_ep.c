@@ -8,6 +8,7 @@
 #  include "config.h"
 #endif
 
+#include "ucp_wimm_emul.h"
 #include "ucp_wimm_native.h"
 
 #include <ucs/debug/memtrack_int.h>
@@ -44,6 +45,10 @@ static void ucp_wimm_ep_gone(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
 
     kh_del(ucp_wimm_eps, &wimm->ep.table, iter);
     ep->ep = NULL;
+    if (ep->emul != NULL) {
+        ucp_wimm_emul_fail(ep->emul, UCS_ERR_CANCELED);
+    }
+
     if (!ep->is_failing) {
         ucp_wimm_ep_unlink(ep);
     }
@@ -90,6 +95,7 @@ static ucp_wimm_ep_t *ucp_wimm_ep_create(ucp_wimm_h wimm, ucp_ep_h ucp_ep)
     ep->ep          = ucp_ep;
     ep->refcount    = 1;
     ep->num_conns   = 0;
+    ep->emul        = NULL;
     ep->status      = UCS_OK;
     ep->is_failing  = 0;
     ep->is_reported = 0;
@@ -121,6 +127,10 @@ static void ucp_wimm_ep_failed(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
 {
     if (ep->is_failing || ep->is_reported || (ep->num_conns > 0)) {
         return;
+    }
+
+    if (ep->emul != NULL) {
+        ucp_wimm_emul_fail(ep->emul, ep->status);
     }
 
     ucp_wimm_ep_unlink(ep);
@@ -197,8 +207,12 @@ static void ucp_wimm_eps_found(ucp_ep_h ucp_ep, void *arg)
     ep->is_seen = !ucp_wimm_native_ep_is_closed(ucp_ep);
     if ((ep->status == UCS_OK) && ucp_wimm_native_ep_is_failed(ucp_ep) &&
         ((ep->num_conns == 0) || !ep->is_seen)) {
-        /* It was never connected, or never seen by us */
+        /* It was never connected, never seen by us, or has no connection of ours */
         ep->status = UCS_ERR_CONNECTION_RESET;
+        if ((ep->emul != NULL) && (ep->emul->error != UCS_OK)) {
+            ep->status = ep->emul->error;
+        }
+
         ucp_wimm_ep_failed(wimm, ep);
     }
 }
@@ -228,6 +242,15 @@ int ucp_wimm_eps_update(ucp_wimm_h wimm)
     }
 
     return !ucs_list_is_empty(&wimm->ep.failing);
+}
+
+void ucp_wimm_eps_check(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
+{
+    ucp_wimm_eps_update(wimm);
+    if ((ep->ep != NULL) && !ucp_wimm_native_ep_is_open(ep->ep)) {
+        /* UCP may have freed it, which is no event */
+        ucp_wimm_eps_look(wimm, wimm->ep.events);
+    }
 }
 
 /* Those that got connected are to tell when they fail */
@@ -266,11 +289,24 @@ static ucp_wimm_ep_t *ucp_wimm_eps_pull_failing(ucp_wimm_h wimm)
     return ep;
 }
 
+/* Nobody is told of those that are to be reported */
+static void ucp_wimm_eps_drop_failing(ucp_wimm_h wimm)
+{
+    while (!ucs_list_is_empty(&wimm->ep.failing)) {
+        ucp_wimm_ep_put(ucp_wimm_eps_pull_failing(wimm));
+    }
+}
+
 /* Handlers may do what they like */
 static unsigned ucp_wimm_eps_report(ucp_wimm_h wimm)
 {
     unsigned count = 0;
     ucp_wimm_ep_t *ep;
+
+    /* What has arrived comes first */
+    if (wimm->emul.num_todo > 0) {
+        count = ucp_wimm_emul_progress(wimm);
+    }
 
     while (ucp_wimm_eps_update(wimm)) {
         ep = ucp_wimm_eps_pull_failing(wimm);
@@ -287,8 +323,14 @@ static UCS_F_NOINLINE unsigned ucp_wimm_eps_progress_slow(ucp_wimm_h wimm)
     unsigned count;
 
     ucp_wimm_native_enter(wimm->worker);
-    count = ucp_wimm_eps_report(wimm);
-    ucp_wimm_eps_watch(wimm, UCP_WIMM_EPS_WATCH_MAX);
+    if (wimm->is_attached) {
+        count = ucp_wimm_eps_report(wimm);
+        ucp_wimm_eps_watch(wimm, UCP_WIMM_EPS_WATCH_MAX);
+    } else {
+        ucp_wimm_eps_update(wimm);
+        ucp_wimm_eps_drop_failing(wimm);
+        count = ucp_wimm_emul_progress(wimm);
+    }
     ucp_wimm_native_leave(wimm->worker);
     return count;
 }
@@ -301,7 +343,8 @@ static unsigned ucp_wimm_eps_progress(void *arg)
     if (ucs_likely(
                 (ucp_wimm_native_ep_events(wimm->worker) == wimm->ep.events) &&
                 ucs_list_is_empty(&wimm->ep.connecting) &&
-                ucs_list_is_empty(&wimm->ep.failing))) {
+                ucs_list_is_empty(&wimm->ep.failing) &&
+                (wimm->emul.num_todo == 0))) {
         return 0;
     }
 
@@ -313,15 +356,8 @@ int ucp_wimm_eps_arm(ucp_wimm_h wimm)
     int is_failing = ucp_wimm_eps_update(wimm);
 
     ucp_wimm_eps_watch(wimm, UINT_MAX);
-    return is_failing;
-}
-
-/* Nobody is told of those that are to be reported */
-static void ucp_wimm_eps_drop_failing(ucp_wimm_h wimm)
-{
-    while (!ucs_list_is_empty(&wimm->ep.failing)) {
-        ucp_wimm_ep_put(ucp_wimm_eps_pull_failing(wimm));
-    }
+    return is_failing || !ucs_queue_is_empty(&wimm->emul.kept) ||
+           !ucs_list_is_empty(&wimm->emul.dead);
 }
 
 void ucp_wimm_eps_init(ucp_wimm_h wimm)
@@ -329,25 +365,30 @@ void ucp_wimm_eps_init(ucp_wimm_h wimm)
     kh_init_inplace(ucp_wimm_eps, &wimm->ep.table);
     ucs_list_head_init(&wimm->ep.connecting);
     ucs_list_head_init(&wimm->ep.failing);
-    ucp_wimm_eps_look(wimm, ucp_wimm_native_ep_events(wimm->worker));
-
-    /* What failed before nobody waited for */
-    ucp_wimm_eps_drop_failing(wimm);
-    ucp_wimm_native_add_progress(wimm->worker, ucp_wimm_eps_progress, wimm,
-                                 &wimm->ep.progress_id);
+    wimm->ep.progress_id = UCS_CALLBACKQ_ID_NULL;
 }
 
-void ucp_wimm_eps_forget(ucp_wimm_h wimm)
+void ucp_wimm_eps_start(ucp_wimm_h wimm)
+{
+    ucp_wimm_eps_look(wimm, ucp_wimm_native_ep_events(wimm->worker));
+    ucp_wimm_eps_drop_failing(wimm);
+    if (wimm->ep.progress_id == UCS_CALLBACKQ_ID_NULL) {
+        ucp_wimm_native_add_progress(wimm->worker, ucp_wimm_eps_progress, wimm,
+                                     &wimm->ep.progress_id);
+    }
+}
+
+void ucp_wimm_eps_stop(ucp_wimm_h wimm)
+{
+    ucp_wimm_native_remove_progress(wimm->worker, &wimm->ep.progress_id);
+    ucp_wimm_eps_drop_failing(wimm);
+}
+
+void ucp_wimm_eps_cleanup(ucp_wimm_h wimm)
 {
     ucp_wimm_ep_t *ep;
 
     kh_foreach_value(&wimm->ep.table, ep, { ucp_wimm_ep_gone(wimm, ep); });
     ucp_wimm_eps_drop_failing(wimm);
     kh_destroy_inplace(ucp_wimm_eps, &wimm->ep.table);
-}
-
-void ucp_wimm_eps_cleanup(ucp_wimm_h wimm)
-{
-    ucp_wimm_native_remove_progress(wimm->worker, &wimm->ep.progress_id);
-    ucp_wimm_eps_forget(wimm);
 }

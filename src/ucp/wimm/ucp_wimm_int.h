@@ -26,13 +26,14 @@
     }                                               \
   } while (0)
 
-#define UCP_WIMM_CHECK_HANDLE(_wimm, _ret)                                   \
-  UCP_WIMM_CHECK_PARAM(((_wimm) != NULL) && ((_wimm)->worker != NULL), _ret, \
-                       "%s: %s", __func__,                                   \
-                       ((_wimm) == NULL) ? "the handle is NULL" :            \
+#define UCP_WIMM_CHECK_HANDLE(_wimm, _ret)                              \
+  UCP_WIMM_CHECK_PARAM(((_wimm) != NULL) && (_wimm)->is_attached, _ret, \
+                       "%s: %s", __func__,                              \
+                       ((_wimm) == NULL) ? "the handle is NULL" :       \
                                            "the handle is detached")
 
 
+typedef struct ucp_wimm_emul ucp_wimm_emul_t;
 typedef struct ucp_wimm_peer ucp_wimm_peer_t;
 typedef struct ucp_wimm_native ucp_wimm_native_t;
 
@@ -46,6 +47,7 @@ typedef struct ucp_wimm_ep {
     uint8_t is_failing;  /* To be reported */
     uint8_t is_reported;
     uint8_t is_seen;
+    ucp_wimm_emul_t *emul; /* Its emulation, or NULL */
     ucs_list_link_t
             list; /* Of those that connect, of those that fail, or alone */
 } ucp_wimm_ep_t;
@@ -79,9 +81,11 @@ typedef struct ucp_wimm_record {
 
 
 struct ucp_wimm {
-    ucp_worker_h worker; /* NULL if detached. The memory is never returned to the
-                            system, so that this can be seen in a stale handle. */
+    int is_attached; /* The memory is never returned to the system, so that this can be
+                        seen in a stale handle */
+    int is_parked; /* Was attached before, and peers know about it */
 
+    ucp_worker_h worker;
     uint64_t worker_id; /* Tells it from a later one at the same address */
 
     /* The stream */
@@ -112,11 +116,27 @@ struct ucp_wimm {
 
     ucs_list_link_t conns; /* Connections */
 
+    /* Endpoints without a native way */
+    struct {
+        uint8_t is_on;
+        uint8_t has_mp;
+        uint8_t is_lingering; /* Detached, but there are operations */
+        int has_wimm;         /* The worker has an interface of the transport */
+        unsigned am_id;
+        unsigned num_slots; /* That each peer has */
+        unsigned num_ops;   /* That have not completed */
+        unsigned num_todo;  /* For the next progress */
+        ucs_mpool_t mp;     /* Messages */
+        ucs_list_link_t list;
+        ucs_list_link_t dead;  /* Failed, and their operations were not told */
+        ucs_queue_head_t kept; /* Arrived while nobody was attached */
+    } emul;
+
     ucp_wimm_native_t *native;
 
     /* Operations that have not completed, and the attachment */
     unsigned refcount;
-    ucs_list_link_t list; /* On the list of attached, or that of free ones */
+    ucs_list_link_t list; /* Of attached, parked or unused ones */
 
     struct {
         uint64_t puts;
@@ -127,6 +147,7 @@ struct ucp_wimm {
         uint64_t handled;
         uint64_t queued;
         uint64_t failures;
+        uint64_t emulated;
     } stats; /* As in ucp_wimm_attr_t */
 };
 
@@ -202,14 +223,21 @@ int ucp_wimm_native_ep_is_of(ucp_worker_h worker, ucp_ep_h ep);
 
 void ucp_wimm_eps_init(ucp_wimm_h wimm);
 
-void ucp_wimm_eps_cleanup(ucp_wimm_h wimm);
+/* Look after them in each progress. Nobody is told of what failed before. */
+void ucp_wimm_eps_start(ucp_wimm_h wimm);
 
-/* As cleanup, after the worker was destroyed with all of its endpoints */
-void ucp_wimm_eps_forget(ucp_wimm_h wimm);
+/* No more, and nobody is told of what failed. What is known of them stays. */
+void ucp_wimm_eps_stop(ucp_wimm_h wimm);
+
+/* After stop, or after the worker was destroyed with all of its endpoints */
+void ucp_wimm_eps_cleanup(ucp_wimm_h wimm);
 
 /* Find out about new, failed and closed endpoints.
  * @return Whether progress is going to report a failure. */
 int ucp_wimm_eps_update(ucp_wimm_h wimm);
+
+/* As _update for one of them, also if the program does not have it */
+void ucp_wimm_eps_check(ucp_wimm_h wimm, ucp_wimm_ep_t *ep);
 
 /* As _update, before the program sleeps: nothing that happens then may be missed */
 int ucp_wimm_eps_arm(ucp_wimm_h wimm);

@@ -9,6 +9,7 @@
 #endif
 
 #include "ucp_wimm_compat.h"
+#include "ucp_wimm_emul.h"
 #include "ucp_wimm_iov.h"
 #include "ucp_wimm_native.h"
 #include "ucp_wimm_select.h"
@@ -129,6 +130,9 @@ static ucs_status_t ucp_wimm_ep_tl_rkey(ucp_ep_h ep, ucp_lane_index_t lane,
 }
 
 
+#include "ucp_wimm_native_post.inl"
+
+
 /*
  * Sending
  */
@@ -165,235 +169,6 @@ static void ucp_wimm_put_completion(uct_completion_t *self)
     ucp_wimm_put_ref(wimm);
 }
 
-/* What is to be packed: from where the request is */
-typedef struct ucp_wimm_pack {
-    const ucp_request_t *req;
-    size_t length;
-} ucp_wimm_pack_t;
-
-static size_t ucp_wimm_put_pack(void *dest, void *arg)
-{
-    const ucp_wimm_pack_t *pack = arg;
-    const ucp_request_t *req    = pack->req;
-    const ucp_dt_state_t *dt    = &req->send.state.dt;
-
-    if (UCP_DT_IS_CONTIG(req->send.datatype)) {
-        memcpy(dest, UCS_PTR_BYTE_OFFSET(req->send.buffer, dt->offset),
-               pack->length);
-    } else {
-        ucp_wimm_iov_pack(dest,
-                          (const ucp_dt_iov_t *)req->send.buffer +
-                                  dt->dt.iov.iovcnt_offset,
-                          dt->dt.iov.iov_offset, pack->length);
-    }
-
-    return pack->length;
-}
-
-/* Entries for one message. @return Their number; *length_p is that of the message. */
-static size_t ucp_wimm_put_fill_iov(ucp_request_t *req, uct_iov_t *iov,
-                                    size_t max_iov, size_t max_length,
-                                    size_t *length_p)
-{
-    const ucp_dt_state_t *dt = &req->send.state.dt;
-    size_t index[UCP_WIMM_IOV_MAX];
-    size_t count, i;
-
-    if (UCP_DT_IS_CONTIG(req->send.datatype)) {
-        *length_p     = ucs_min(req->send.length - dt->offset, max_length);
-        iov[0].buffer = UCS_PTR_BYTE_OFFSET(req->send.buffer, dt->offset);
-        iov[0].length = *length_p;
-        iov[0].memh   = ucp_wimm_req_contig_memh(req);
-        iov[0].stride = 0;
-        iov[0].count  = 1;
-        return 1;
-    }
-
-    count = ucp_wimm_iov_fill(req->send.buffer, dt->dt.iov.iovcnt,
-                              dt->dt.iov.iovcnt_offset, dt->dt.iov.iov_offset,
-                              iov, index, max_iov, max_length, length_p);
-    for (i = 0; i < count; ++i) {
-        iov[i].memh = ucp_wimm_req_iov_memh(req, index[i]);
-    }
-
-    return count;
-}
-
-static void ucp_wimm_put_advance(ucp_request_t *req, size_t length)
-{
-    ucp_dt_state_t *dt = &req->send.state.dt;
-
-    dt->offset += length;
-    if (UCP_DT_IS_IOV(req->send.datatype)) {
-        ucp_wimm_iov_advance(req->send.buffer, dt->dt.iov.iovcnt,
-                             &dt->dt.iov.iovcnt_offset, &dt->dt.iov.iov_offset,
-                             length);
-    }
-}
-
-static ucs_status_t ucp_wimm_put_register(ucp_request_t *req,
-                                          ucp_lane_index_t lane)
-{
-    ucp_wimm_put_t *put     = ucp_wimm_req_put(req);
-    ucp_md_index_t md_index = ucp_ep_md_index(req->send.ep, lane);
-    ucs_status_t status;
-
-    if (put->flags & UCP_WIMM_PUT_FLAG_REGISTERED) {
-        return UCS_OK;
-    }
-
-    if ((put->memh != NULL) && (put->memh->md_map & UCS_BIT(md_index))) {
-        ucp_wimm_req_set_memh(req, md_index, put->memh);
-    } else {
-        status = ucp_request_send_buffer_reg(req, UCS_BIT(md_index), 0);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    put->flags |= UCP_WIMM_PUT_FLAG_REGISTERED;
-    return UCS_OK;
-}
-
-static UCS_F_NOINLINE ucs_status_t ucp_wimm_put_announce(ucp_request_t *req,
-                                                         uct_ep_h uct_ep)
-{
-    ucs_status_t status = uct_wimm_ep_announce(uct_ep, req->send.length);
-
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    ucp_wimm_req_put(req)->flags |= UCP_WIMM_PUT_FLAG_ANNOUNCED;
-    return UCS_INPROGRESS;
-}
-
-/* Post one message of a put whose data is copied */
-static ucs_status_t ucp_wimm_put_post_bcopy(ucp_request_t *req, uct_ep_h uct_ep,
-                                            const uct_iface_attr_t *attr,
-                                            uct_rkey_t tl_rkey)
-{
-    ucp_wimm_put_t *put  = ucp_wimm_req_put(req);
-    size_t offset        = req->send.state.dt.offset;
-    ucp_wimm_pack_t pack = { .req    = req,
-                             .length = ucs_min(req->send.length - offset,
-                                               attr->cap.put.max_bcopy) };
-    ssize_t packed;
-
-    if (ucs_likely(pack.length == req->send.length)) {
-        packed = uct_wimm_ep_put_imm_bcopy(uct_ep, ucp_wimm_put_pack, &pack,
-                                           put->remote_addr, tl_rkey, put->imm);
-        if (packed < 0) {
-            return packed;
-        }
-
-        req->send.state.dt.offset = req->send.length;
-        return UCS_OK;
-    }
-
-    if (!(put->flags & UCP_WIMM_PUT_FLAG_ANNOUNCED)) {
-        return ucp_wimm_put_announce(req, uct_ep);
-    } else if (pack.length == 0) {
-        return uct_wimm_ep_notify(uct_ep, put->imm);
-    }
-
-    packed = uct_ep_put_bcopy(uct_ep, ucp_wimm_put_pack, &pack,
-                              put->remote_addr + offset, tl_rkey);
-    if (packed < 0) {
-        return packed;
-    }
-
-    ucp_wimm_put_advance(req, pack.length);
-    return UCS_INPROGRESS;
-}
-
-/* Post one message of a put whose data is taken from where it is */
-static ucs_status_t ucp_wimm_put_post_zcopy(ucp_request_t *req, uct_ep_h uct_ep,
-                                            ucp_lane_index_t lane,
-                                            const uct_iface_attr_t *attr,
-                                            uct_rkey_t tl_rkey)
-{
-    ucp_wimm_put_t *put = ucp_wimm_req_put(req);
-    size_t offset       = req->send.state.dt.offset;
-    uct_iov_t iov[UCP_WIMM_IOV_MAX];
-    size_t iovcnt, length;
-    ucs_status_t status;
-    int is_last;
-
-    status = ucp_wimm_put_register(req, lane);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    iovcnt  = ucp_wimm_put_fill_iov(req, iov,
-                                    ucs_min(attr->cap.put.max_iov,
-                                            UCP_WIMM_IOV_MAX),
-                                    attr->cap.put.max_zcopy, &length);
-    is_last = (offset + length) == req->send.length;
-    if (is_last) {
-        status = uct_wimm_ep_put_imm_zcopy(uct_ep, iov, iovcnt,
-                                           put->remote_addr + offset, tl_rkey,
-                                           put->imm, &req->send.state.uct_comp);
-    } else if (!(put->flags & UCP_WIMM_PUT_FLAG_ANNOUNCED)) {
-        return ucp_wimm_put_announce(req, uct_ep);
-    } else {
-        status = uct_ep_put_zcopy(uct_ep, iov, iovcnt,
-                                  put->remote_addr + offset, tl_rkey,
-                                  &req->send.state.uct_comp);
-    }
-
-    if (status == UCS_INPROGRESS) {
-        ++req->send.state.uct_comp.count;
-    } else if (status != UCS_OK) {
-        return status;
-    }
-
-    ucp_wimm_put_advance(req, length);
-    return is_last ? UCS_OK : UCS_INPROGRESS;
-}
-
-/* Post one message. @return UCS_OK if it was the last one, UCS_INPROGRESS if another
- * one has to follow. */
-static ucs_status_t ucp_wimm_put_post(ucp_request_t *req, uct_ep_h uct_ep,
-                                      ucp_lane_index_t lane)
-{
-    ucp_wimm_put_t *put          = ucp_wimm_req_put(req);
-    const uct_iface_attr_t *attr = ucp_ep_get_iface_attr(req->send.ep, lane);
-    uct_rkey_t tl_rkey           = UCT_INVALID_RKEY;
-    ucp_wimm_put_mode_t mode;
-    ucs_status_t status;
-
-    if (req->send.length > 0) {
-        status = ucp_wimm_ep_tl_rkey(req->send.ep, lane, put->rkey, &tl_rkey);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    mode = ucp_wimm_put_select(req->send.length,
-                               UCP_DT_IS_IOV(req->send.datatype) ?
-                                       req->send.state.dt.dt.iov.iovcnt :
-                                       0,
-                               UCP_MEM_IS_HOST(req->send.mem_type),
-                               put->memh != NULL, attr->cap.put.max_short,
-                               attr->cap.put.max_bcopy);
-    switch (mode) {
-    case UCP_WIMM_PUT_SHORT:
-        status = uct_wimm_ep_put_imm_short(uct_ep, req->send.buffer,
-                                           req->send.length, put->remote_addr,
-                                           tl_rkey, put->imm);
-        if (status == UCS_OK) {
-            req->send.state.dt.offset = req->send.length;
-        }
-
-        return status;
-    case UCP_WIMM_PUT_BCOPY:
-        return ucp_wimm_put_post_bcopy(req, uct_ep, attr, tl_rkey);
-    default:
-        return ucp_wimm_put_post_zcopy(req, uct_ep, lane, attr, tl_rkey);
-    }
-}
-
 /* The endpoint is not connected: UCP keeps the request until it is. A stub of one
  * that failed answers with an error. */
 static ucs_status_t ucp_wimm_put_wait_for_wireup(ucp_request_t *req,
@@ -420,6 +195,26 @@ static ucs_status_t ucp_wimm_put_wait_for_wireup(ucp_request_t *req,
     return UCS_ERR_NO_RESOURCE;
 }
 
+/* There is no native way: it goes the other one */
+static UCS_F_NOINLINE ucs_status_t ucp_wimm_put_emulate(ucp_request_t *req)
+{
+    ucp_wimm_h wimm = ucp_wimm_req_put(req)->wimm;
+    ucp_wimm_emul_t *emul;
+    ucs_status_t status;
+
+    status = ucp_wimm_emul_push(wimm, req->send.ep, &req->send.uct,
+                                UCP_WIMM_CHAIN_PUT, &emul);
+    if (status != UCS_OK) {
+        ucp_request_send_state_ff(req, status);
+        return UCS_OK;
+    }
+
+    /* What was deferred behind it follows, before it can complete */
+    ucp_wimm_put_leave_wireup(req);
+    ucp_wimm_emul_kick(emul);
+    return UCS_OK;
+}
+
 /* Errors complete a request at once, or with its last message in flight */
 static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
 {
@@ -433,8 +228,7 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
     /* Looked up anew: the connection may have changed it */
     lane = ucp_wimm_ep_put_lane(put->wimm->native, ep);
     if (ucs_unlikely(lane == UCP_NULL_LANE)) {
-        ucp_request_send_state_ff(req, UCS_ERR_UNSUPPORTED);
-        return UCS_OK;
+        return ucp_wimm_put_emulate(req);
     }
 
     req->send.lane = lane;
@@ -512,6 +306,47 @@ static ucs_status_t ucp_wimm_put_check(ucp_ep_h ep, const void *buffer,
     return UCS_OK;
 }
 
+/* A request with nothing of ours but the handle */
+static void ucp_wimm_req_init(ucp_request_t *req, ucp_wimm_h wimm, ucp_ep_h ep,
+                              const void *buffer, size_t length,
+                              ucp_datatype_t datatype, size_t count,
+                              ucs_memory_type_t mem_type)
+{
+    ucp_wimm_put_t *put = ucp_wimm_req_put(req);
+
+    ++wimm->refcount;
+    req->flags             = 0;
+    req->status            = UCS_INPROGRESS;
+    req->send.ep           = ep;
+    req->send.buffer       = (void *)buffer;
+    req->send.datatype     = datatype;
+    req->send.mem_type     = mem_type;
+    req->send.length       = length;
+    req->send.lane         = UCP_NULL_LANE;
+    req->send.pending_lane = UCP_NULL_LANE;
+    req->send.uct.func     = ucp_wimm_put_progress;
+    ucp_request_send_state_init(req, datatype, count);
+    req->send.state.dt.offset       = 0;
+    req->send.state.uct_comp.func   = ucp_wimm_put_completion;
+    req->send.state.uct_comp.count  = 0;
+    req->send.state.uct_comp.status = UCS_OK;
+
+    memset(put, 0, sizeof(*put));
+    put->wimm = wimm;
+}
+
+/* What the program gets for a request: it may be complete already */
+static ucs_status_ptr_t ucp_wimm_req_return(ucp_request_t *req,
+                                            const ucp_request_param_t *param)
+{
+    if (req->flags & UCP_REQUEST_FLAG_COMPLETED) {
+        ucp_request_imm_cmpl_param(param, req, send);
+    }
+
+    ucp_request_set_send_callback_param(param, req, send);
+    return req + 1;
+}
+
 static UCS_F_NOINLINE ucs_status_ptr_t
 ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
                      size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
@@ -566,7 +401,7 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
     }
 
     lane = ucp_wimm_ep_put_lane(wimm->native, ep);
-    if (lane == UCP_NULL_LANE) {
+    if ((lane == UCP_NULL_LANE) && !wimm->emul.is_on) {
         return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
     }
 
@@ -575,46 +410,24 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
 
     ++wimm->stats.puts;
     ++wimm->stats.requests;
-    ++wimm->refcount;
-    req->flags             = 0;
-    req->status            = UCS_INPROGRESS;
-    req->send.ep           = ep;
-    req->send.buffer       = (void *)buffer;
-    req->send.datatype     = datatype;
-    req->send.mem_type     = mem_type;
-    req->send.length       = length;
-    req->send.lane         = lane;
-    req->send.pending_lane = UCP_NULL_LANE;
-    req->send.uct.func     = ucp_wimm_put_progress;
-    ucp_request_send_state_init(req, datatype, count);
-    req->send.state.dt.offset       = 0;
-    req->send.state.uct_comp.func   = ucp_wimm_put_completion;
-    req->send.state.uct_comp.count  = 0;
-    req->send.state.uct_comp.status = UCS_OK;
+    ucp_wimm_req_init(req, wimm, ep, buffer, length, datatype, count, mem_type);
+    req->send.lane = lane;
 
     put              = ucp_wimm_req_put(req);
-    put->wimm        = wimm;
     put->remote_addr = remote_addr;
     put->rkey        = rkey;
     put->memh        = UCP_DT_IS_CONTIG(datatype) ? memh : NULL;
-    put->queued_on   = NULL;
     put->imm         = imm;
-    put->flags       = 0;
 
-    uct_ep = ucp_wimm_ep_uct_ep(ep, lane);
-    if (ucp_wimm_is_connected(ep, lane, uct_ep) &&
+    uct_ep = (lane == UCP_NULL_LANE) ? NULL : ucp_wimm_ep_uct_ep(ep, lane);
+    if (((uct_ep == NULL) || ucp_wimm_is_connected(ep, lane, uct_ep)) &&
         ucp_wimm_wireup_defer(&wimm->native->wireup, ep, &req->send.uct)) {
         ucp_worker_flush_ops_count_inc(ep->worker);
     } else {
         ucp_request_send(req);
     }
 
-    if (req->flags & UCP_REQUEST_FLAG_COMPLETED) {
-        ucp_request_imm_cmpl_param(param, req, send);
-    }
-
-    ucp_request_set_send_callback_param(param, req, send);
-    return req + 1;
+    return ucp_wimm_req_return(req, param);
 }
 
 ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
@@ -691,6 +504,94 @@ static void ucp_wimm_put_issue(uct_pending_req_t *self)
 
 
 /*
+ * Requests that go another way
+ */
+
+static ucp_request_t *ucp_wimm_op_req(uct_pending_req_t *op)
+{
+    return ucs_container_of(op, ucp_request_t, send.uct);
+}
+
+uct_pending_req_t *ucp_wimm_native_op_create(ucp_wimm_h wimm, ucp_ep_h ep,
+                                             const ucp_request_param_t *param)
+{
+    ucp_request_t *req = ucp_request_get_param(ep->worker, param,
+                                               { return NULL; });
+
+    ucp_wimm_req_init(req, wimm, ep, NULL, 0, ucp_dt_make_contig(1), 0,
+                      UCS_MEMORY_TYPE_HOST);
+    return &req->send.uct;
+}
+
+ucs_status_ptr_t ucp_wimm_native_op_return(uct_pending_req_t *op,
+                                           const ucp_request_param_t *param)
+{
+    return ucp_wimm_req_return(ucp_wimm_op_req(op), param);
+}
+
+void ucp_wimm_native_op_get(uct_pending_req_t *op, uint32_t *imm_p,
+                            size_t *length_p)
+{
+    ucp_request_t *req = ucp_wimm_op_req(op);
+
+    *imm_p    = ucp_wimm_req_put(req)->imm;
+    *length_p = req->send.length;
+}
+
+size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *op)
+{
+    ucp_request_t *req = ucp_wimm_op_req(op);
+
+    if (req->send.length == 0) {
+        return 0;
+    }
+
+    return UCP_DT_IS_IOV(req->send.datatype) ?
+                   req->send.state.dt.dt.iov.iovcnt :
+                   1;
+}
+
+ucs_status_ptr_t ucp_wimm_native_op_put(uct_pending_req_t *op, size_t index,
+                                        ucp_send_nbx_callback_t cb)
+{
+    ucp_request_t *req        = ucp_wimm_op_req(op);
+    ucp_wimm_put_t *put       = ucp_wimm_req_put(req);
+    const void *buffer        = req->send.buffer;
+    const ucp_dt_iov_t *iov   = req->send.buffer;
+    size_t length             = req->send.length;
+    uint64_t remote_addr      = put->remote_addr;
+    ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                  UCP_OP_ATTR_FIELD_USER_DATA |
+                                                  UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                                  .cb.send     = cb,
+                                  .user_data   = op,
+                                  .memory_type = req->send.mem_type };
+
+    if (UCP_DT_IS_IOV(req->send.datatype)) {
+        buffer = iov[index].buffer;
+        length = iov[index].length;
+        remote_addr += ucp_wimm_iov_length(iov, index);
+    } else if (put->memh != NULL) {
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        param.memh = put->memh;
+    }
+
+    return ucp_put_nbx(req->send.ep, buffer, length, remote_addr, put->rkey,
+                       &param);
+}
+
+void ucp_wimm_native_op_complete(uct_pending_req_t *op, ucs_status_t status)
+{
+    ucp_request_t *req = ucp_wimm_op_req(op);
+    ucp_wimm_h wimm    = ucp_wimm_req_put(req)->wimm;
+
+    /* Nothing was registered for it, and its endpoint may be gone */
+    ucp_request_complete_send(req, status);
+    ucp_wimm_put_ref(wimm);
+}
+
+
+/*
  * Worker and endpoints, for the other files
  */
 
@@ -719,6 +620,37 @@ ucp_context_h ucp_wimm_native_context(ucp_worker_h worker)
     return worker->context;
 }
 
+int ucp_wimm_native_has_am(ucp_worker_h worker)
+{
+    return !!(worker->context->config.features & UCP_FEATURE_AM);
+}
+
+int ucp_wimm_native_has_am_handler(ucp_worker_h worker, unsigned id)
+{
+    return ucp_wimm_worker_has_am_handler(worker, id);
+}
+
+ucs_status_t ucp_wimm_native_read_config(void *config,
+                                         ucs_config_field_t *table)
+{
+    return ucp_wimm_read_config(config, table);
+}
+
+int ucp_wimm_native_ep_is_emulated(ucp_wimm_h wimm, ucp_ep_h ep)
+{
+    return (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
+           !(ep->flags & (UCP_EP_FLAG_CLOSED | UCP_EP_FLAG_FAILED)) &&
+           (ucp_wimm_ep_put_lane(wimm->native, ep) == UCP_NULL_LANE);
+}
+
+int ucp_wimm_native_ep_is_queueing(ucp_wimm_h wimm, ucp_ep_h ep)
+{
+    return (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
+           (ucp_wimm_ep_lane(wimm->native, ep) == UCP_NULL_LANE) &&
+           (ucp_wimm_ep_is_placeholder(ep) ||
+            ucp_wimm_wireup_is_of(&wimm->native->wireup, ep));
+}
+
 int ucp_wimm_native_has_rma(ucp_worker_h worker)
 {
     return !!(worker->context->config.features & UCP_FEATURE_RMA);
@@ -735,10 +667,15 @@ void ucp_wimm_native_add_progress(ucp_worker_h worker, ucs_callback_t cb,
 void ucp_wimm_native_remove_progress(ucp_worker_h worker,
                                      uct_worker_cb_id_t *id_p)
 {
-    /* Not as UCT does, which may call it once more */
-    UCS_ASYNC_BLOCK(&worker->async);
-    ucs_callbackq_remove(&worker->uct->progress_q, *id_p);
-    UCS_ASYNC_UNBLOCK(&worker->async);
+    if (worker->inprogress) {
+        uct_worker_progress_unregister_safe(worker->uct, id_p);
+    } else if (*id_p != UCS_CALLBACKQ_ID_NULL) {
+        /* Not as UCT does, which may call it once more */
+        UCS_ASYNC_BLOCK(&worker->async);
+        ucs_callbackq_remove(&worker->uct->progress_q, *id_p);
+        UCS_ASYNC_UNBLOCK(&worker->async);
+    }
+
     *id_p = UCS_CALLBACKQ_ID_NULL;
 }
 

@@ -9,6 +9,7 @@
 
 #include "ucp_wimm_int.h"
 
+#include <ucs/config/types.h>
 #include <uct/api/uct.h>
 
 
@@ -47,11 +48,21 @@ ucp_context_h ucp_wimm_native_context(ucp_worker_h worker);
 /* Whether the worker's context has UCP_FEATURE_RMA */
 int ucp_wimm_native_has_rma(ucp_worker_h worker);
 
+/* As _has_rma, of UCP_FEATURE_AM */
+int ucp_wimm_native_has_am(ucp_worker_h worker);
+
+/* Whether there is a handler for active messages with an id */
+int ucp_wimm_native_has_am_handler(ucp_worker_h worker, unsigned id);
+
+/* Fill @a config from the environment: @a table has the keys after "UCX_WIMM_" */
+ucs_status_t ucp_wimm_native_read_config(void *config,
+                                         ucs_config_field_t *table);
+
 /* Have each ucp_worker_progress() call @a cb, until it is removed */
 void ucp_wimm_native_add_progress(ucp_worker_h worker, ucs_callback_t cb,
                                   void *arg, uct_worker_cb_id_t *id_p);
 
-/* Not inside of ucp_worker_progress() */
+/* Inside of ucp_worker_progress() it may be called once more */
 void ucp_wimm_native_remove_progress(ucp_worker_h worker,
                                      uct_worker_cb_id_t *id_p);
 
@@ -83,8 +94,42 @@ ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep);
 void ucp_wimm_native_for_each_ep(ucp_worker_h worker,
                                  void (*cb)(ucp_ep_h ep, void *arg), void *arg);
 
+/* Whether UCP has connected it, or is about to, without a native way */
+int ucp_wimm_native_ep_is_emulated(ucp_wimm_h wimm, ucp_ep_h ep);
+
+/* Whether UCP has notified puts in its queue that may turn out to have no native way, or
+ * would put one there */
+int ucp_wimm_native_ep_is_queueing(ucp_wimm_h wimm, ucp_ep_h ep);
+
 /* The status with which UCP purges a failed endpoint */
 ucs_status_t ucp_wimm_native_purge_status(uct_pending_purge_callback_t cb,
                                           void *arg);
+
+
+/*
+ * Requests that go another way. They are UCP's, so that the program can use them as such.
+ */
+
+/* A request that is to be completed by ucp_wimm_native_op_complete().
+ * @return NULL if there is no memory. */
+uct_pending_req_t *ucp_wimm_native_op_create(ucp_wimm_h wimm, ucp_ep_h ep,
+                                             const ucp_request_param_t *param);
+
+/* What the program gets for it; it may be complete already */
+ucs_status_ptr_t ucp_wimm_native_op_return(uct_pending_req_t *op,
+                                           const ucp_request_param_t *param);
+
+/* What it notifies of */
+void ucp_wimm_native_op_get(uct_pending_req_t *op, uint32_t *imm_p,
+                            size_t *length_p);
+
+/* How many plain puts it takes, and one of them; @a cb gets @a op as its user_data */
+size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *op);
+
+ucs_status_ptr_t ucp_wimm_native_op_put(uct_pending_req_t *op, size_t index,
+                                        ucp_send_nbx_callback_t cb);
+
+/* Its callback may free it */
+void ucp_wimm_native_op_complete(uct_pending_req_t *op, ucs_status_t status);
 
 #endif

@@ -41,6 +41,14 @@ static inline int ucp_wimm_wireup_is_empty(const ucp_wimm_wireup_t *wireup)
     return kh_size(&wireup->eps) == 0;
 }
 
+/* Whether there is one for an endpoint */
+static inline int ucp_wimm_wireup_is_of(const ucp_wimm_wireup_t *wireup,
+                                        ucp_ep_h ep)
+{
+    return kh_get(ucp_wimm_wireup, &wireup->eps, (uintptr_t)ep) !=
+           kh_end(&wireup->eps);
+}
+
 /* A put goes into UCP's queue. @return UCS_OK or UCS_ERR_NO_MEMORY. */
 ucs_status_t ucp_wimm_wireup_enter(ucp_wimm_wireup_t *wireup, ucp_ep_h ep);
 

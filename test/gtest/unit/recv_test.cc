@@ -161,6 +161,7 @@ void ucp_wimm_native_remove_progress(ucp_worker_h worker,
 {
     EXPECT_EQ(7, *id_p);
     worker_of(worker)->progress_cb = NULL;
+    *id_p                          = UCS_CALLBACKQ_ID_NULL;
 }
 
 void ucp_wimm_conn_watch(ucp_wimm_h wimm, uct_ep_h uct_ep, ucp_wimm_ep_t *ep)
@@ -172,6 +173,72 @@ void ucp_wimm_conn_watch(ucp_wimm_h wimm, uct_ep_h uct_ep, ucp_wimm_ep_t *ep)
         peer->super.ep = ep;
         ucp_wimm_ep_add_conn(ep);
     }
+}
+
+void ucp_wimm_put_ref(ucp_wimm_h wimm)
+{
+    --wimm->refcount;
+}
+
+int ucp_wimm_native_has_am(ucp_worker_h)
+{
+    return 1;
+}
+
+int ucp_wimm_native_has_am_handler(ucp_worker_h, unsigned)
+{
+    return 0;
+}
+
+ucs_status_t ucp_wimm_native_read_config(void *, ucs_config_field_t *)
+{
+    return UCS_OK;
+}
+
+void ucp_wimm_native_for_each_iface(ucp_worker_h, void (*)(uct_iface_h, void *),
+                                    void *)
+{
+}
+
+int ucp_wimm_native_ep_is_emulated(ucp_wimm_h, ucp_ep_h ep)
+{
+    return ep_of(ep)->no_lane;
+}
+
+int ucp_wimm_native_ep_is_queueing(ucp_wimm_h, ucp_ep_h)
+{
+    return 0;
+}
+
+uct_pending_req_t *ucp_wimm_native_op_create(ucp_wimm_h, ucp_ep_h,
+                                             const ucp_request_param_t *)
+{
+    return NULL;
+}
+
+ucs_status_ptr_t ucp_wimm_native_op_return(uct_pending_req_t *,
+                                           const ucp_request_param_t *)
+{
+    return NULL;
+}
+
+void ucp_wimm_native_op_get(uct_pending_req_t *, uint32_t *, size_t *)
+{
+}
+
+size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *)
+{
+    return 0;
+}
+
+ucs_status_ptr_t ucp_wimm_native_op_put(uct_pending_req_t *, size_t,
+                                        ucp_send_nbx_callback_t)
+{
+    return NULL;
+}
+
+void ucp_wimm_native_op_complete(uct_pending_req_t *, ucs_status_t)
+{
 }
 
 unsigned ucp_worker_progress(ucp_worker_h handle)
@@ -314,11 +381,14 @@ void recv_test::SetUp()
 void recv_test::attach()
 {
     memset(&m_wimm, 0, sizeof(m_wimm));
-    m_wimm.worker = m_worker.handle();
+    m_wimm.worker      = m_worker.handle();
+    m_wimm.is_attached = 1;
     ASSERT_OK(ucp_wimm_stream_init(&m_wimm));
     ucp_wimm_counters_init(&m_wimm);
     ucp_wimm_native_enter(m_worker.handle());
+    ucp_wimm_emul_reset(&m_wimm);
     ucp_wimm_eps_init(&m_wimm);
+    ucp_wimm_eps_start(&m_wimm);
     ucp_wimm_native_leave(m_worker.handle());
 }
 
@@ -336,7 +406,7 @@ void recv_test::detach()
 {
     ucp_worker_h worker = m_wimm.worker;
 
-    if (worker == NULL) {
+    if (!m_wimm.is_attached) {
         return;
     }
 
@@ -345,9 +415,10 @@ void recv_test::detach()
     EXPECT_EQ(0u, m_wimm.counter.num_ready);
     EXPECT_TRUE(ucs_list_is_empty(&m_wimm.counter.groups));
     ucp_wimm_stream_cleanup(&m_wimm);
-    ucp_wimm_eps_cleanup(&m_wimm);
+    ucp_wimm_eps_stop(&m_wimm);
     EXPECT_EQ(nullptr, m_worker.progress_cb);
-    m_wimm.worker = NULL;
+    ucp_wimm_eps_cleanup(&m_wimm);
+    m_wimm.is_attached = 0;
     ucp_wimm_native_leave(worker);
 }
 

@@ -10,6 +10,7 @@
 #include "../common/test_base.h"
 
 extern "C" {
+#include <ucp/wimm/ucp_wimm_emul.h>
 #include <ucp/wimm/ucp_wimm_native.h>
 }
 
