@@ -24,7 +24,7 @@ class test_ucp_order : public ucp_test {
         m_rkey.reset(m_dst->unpack(sender().ep()).release());
         if (wired) {
             ASSERT_OK(flush(sender()));
-            ASSERT_TRUE(wait_native(sender()));
+            ASSERT_TRUE(wait_way(sender()));
         }
     }
 

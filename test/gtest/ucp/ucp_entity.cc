@@ -29,6 +29,33 @@ std::ostream &operator<<(std::ostream &os, connection conn)
     }
 }
 
+const char *emulated_tls()
+{
+    return getenv("WIMM_TEST_TLS");
+}
+
+bool has_peer_failure()
+{
+    return (emulated_tls() == nullptr) ||
+           (std::string("tcp") == emulated_tls());
+}
+
+bool has_listener()
+{
+    return has_peer_failure();
+}
+
+std::vector<connection> all_connections()
+{
+    if (emulated_tls() == nullptr) {
+        return { connection::ADDRESS, connection::RDMACM, connection::TCP };
+    } else if (has_listener()) {
+        return { connection::ADDRESS, connection::TCP };
+    } else {
+        return { connection::ADDRESS };
+    }
+}
+
 static void check(ucs_status_t status, const std::string &what)
 {
     if (status != UCS_OK) {
@@ -80,8 +107,10 @@ static struct sockaddr_in address_of(const std::string &netdev)
 }
 
 ucp_entity::ucp_entity(const params &p)
-    : m_params(p), m_netdev(netdev_of(device_of(p))), m_context(nullptr),
-      m_worker(nullptr), m_wimm(nullptr), m_listener(nullptr), m_addr()
+    : m_params(p),
+      m_netdev((emulated_tls() != nullptr) ? "lo" : netdev_of(device_of(p))),
+      m_context(nullptr), m_worker(nullptr), m_wimm(nullptr),
+      m_listener(nullptr), m_addr()
 {
     const std::string device = device_of(p);
     const bool is_tcp        = p.conn == connection::TCP;
@@ -95,7 +124,21 @@ ucp_entity::ucp_entity(const params &p)
     ucp_worker_params_t wparams = {};
     ucp_config_t *ucp_config;
 
-    config.insert(config.end(), p.config.begin(), p.config.end());
+    if (emulated_tls() != nullptr) {
+        config = { { "TLS", emulated_tls() },
+                   { "NET_DEVICES", m_netdev },
+                   { "SOCKADDR_TLS_PRIORITY", "tcp" } };
+    }
+
+    for (const auto &key : p.config) {
+        /* UCX would complain of those of a transport that is not there */
+        if ((emulated_tls() == nullptr) ||
+            ((key.first.compare(0, 3, "RC_") != 0) &&
+             (key.first.compare(0, 3, "IB_") != 0))) {
+            config.push_back(key);
+        }
+    }
+
     check(ucp_config_read(nullptr, nullptr, &ucp_config), "ucp_config_read");
     for (const auto &key : config) {
         check(ucp_config_modify(ucp_config, key.first.c_str(),
@@ -142,9 +185,14 @@ void ucp_entity::attach(bool with_handler)
     ucp_wimm_params_t params = {};
 
     if (with_handler) {
-        params.field_mask  = UCP_WIMM_PARAM_FIELD_HANDLER;
+        params.field_mask |= UCP_WIMM_PARAM_FIELD_HANDLER;
         params.handler.cb  = arrival_cb;
         params.handler.arg = this;
+    }
+
+    if (m_params.emulate) {
+        params.field_mask |= UCP_WIMM_PARAM_FIELD_AM_ID;
+        params.am_id = am_id;
     }
 
     check(ucp_wimm_attach(m_worker, &params, &m_wimm), "ucp_wimm_attach");
@@ -180,7 +228,7 @@ ucp_ep_params_t ucp_entity::ep_params(ucp_err_handling_mode_t mode)
 
     params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                         UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    params.err_mode        = mode;
+    params.err_mode = has_peer_failure() ? mode : UCP_ERR_HANDLING_MODE_NONE;
     params.err_handler.cb  = error_cb;
     params.err_handler.arg = this;
     return params;

@@ -30,6 +30,18 @@ enum class connection {
 
 std::ostream &operator<<(std::ostream &os, connection conn);
 
+/* The transports to use instead of wimm, of WIMM_TEST_TLS: notified puts are emulated over
+ * them then, on any machine. nullptr: natively. */
+const char *emulated_tls();
+
+/* Whether UCX can tell of peers that fail there, and connect by a listener */
+bool has_peer_failure();
+bool has_listener();
+
+/* The ways to connect that there are */
+std::vector<connection> all_connections();
+
+
 using config_list = std::vector<std::pair<std::string, std::string>>;
 
 
@@ -53,8 +65,12 @@ class ucp_entity {
         std::string device     = ""; /* "": that of the environment */
         config_list config;
         bool attach  = true;
-        bool handler = true; /* That keeps all arrivals */
+        bool handler = true;                      /* That keeps all arrivals */
+        bool emulate = emulated_tls() != nullptr; /* Allow it */
     };
+
+    /* Of the active messages that emulate */
+    static const unsigned am_id = 77;
 
     explicit ucp_entity(const params &p);
     ~ucp_entity();

@@ -90,7 +90,11 @@ void ucp_test::create_pair(ucp_entity::params p, ucp_err_handling_mode_t mode,
     if (peer_device != nullptr) {
         p.device = peer_device;
     }
-    create(p);
+
+    if ((emulated_tls() == nullptr) ||
+        (std::string("self") != emulated_tls())) {
+        create(p);
+    }
 
     if (p.conn == connection::ADDRESS) {
         sender().connect_address(receiver(), mode);
@@ -112,7 +116,7 @@ void ucp_test::connect(ucp_entity &from, ucp_entity &to,
     from.connect_listener(to, mode);
     ASSERT_TRUE(wait_for([&] { return to.num_eps() > num_eps; }));
     if (from.wimm() != nullptr) {
-        ASSERT_TRUE(wait_native(from, from.num_eps() - 1));
+        ASSERT_TRUE(wait_way(from, from.num_eps() - 1));
     } else {
         ASSERT_OK(flush(from, from.num_eps() - 1));
     }
@@ -173,22 +177,34 @@ ucs_status_t ucp_test::wait(put_request &r)
     return status;
 }
 
-bool ucp_test::wait_native(ucp_entity &e, size_t ep_index)
+ucp_wimm_ep_attr_t ucp_test::ep_query(ucp_entity &e, size_t ep_index)
 {
-    return wait_for([&] {
-        ucp_wimm_ep_attr_t attr;
+    ucp_wimm_ep_attr_t attr;
 
-        attr.field_mask = UCP_WIMM_EP_ATTR_FIELD_WAY;
-        EXPECT_OK(ucp_wimm_ep_query(e.wimm(), e.ep(ep_index), &attr));
-        return attr.way == UCP_WIMM_WAY_NATIVE;
-    });
+    attr.field_mask = UCP_WIMM_EP_ATTR_FIELD_WAY |
+                      UCP_WIMM_EP_ATTR_FIELD_REASON |
+                      UCP_WIMM_EP_ATTR_FIELD_PUTS_COVERED |
+                      UCP_WIMM_EP_ATTR_FIELD_FLOW;
+    EXPECT_OK(ucp_wimm_ep_query(e.wimm(), e.ep(ep_index), &attr));
+    return attr;
+}
+
+bool ucp_test::wait_way(ucp_entity &e, size_t ep_index)
+{
+    const ucp_wimm_way_t way = (emulated_tls() != nullptr) ?
+                                       UCP_WIMM_WAY_EMULATED :
+                                       UCP_WIMM_WAY_NATIVE;
+
+    return wait_for([&] { return ep_query(e, ep_index).way == way; });
 }
 
 ucs_status_t ucp_test::flush(ucp_entity &e, size_t ep_index)
 {
     ucp_request_param_t param = {};
 
-    return wait(ucp_ep_flush_nbx(e.ep(ep_index), &param));
+    return wait((e.wimm() != nullptr) ?
+                        ucp_wimm_flush_nbx(e.wimm(), e.ep(ep_index), &param) :
+                        ucp_ep_flush_nbx(e.ep(ep_index), &param));
 }
 
 ucs_status_t ucp_test::close(ucp_entity &e, size_t ep_index, unsigned flags)
@@ -197,7 +213,11 @@ ucs_status_t ucp_test::close(ucp_entity &e, size_t ep_index, unsigned flags)
 
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags        = flags;
-    return wait(ucp_ep_close_nbx(e.release_ep(ep_index), &param));
+    ucp_ep_h ep        = e.release_ep(ep_index);
+
+    return wait((e.wimm() != nullptr) ?
+                        ucp_wimm_ep_close_nbx(e.wimm(), ep, &param) :
+                        ucp_ep_close_nbx(ep, &param));
 }
 
 void ucp_test::close_by_force(ucp_entity &e)

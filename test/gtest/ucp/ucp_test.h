@@ -87,8 +87,11 @@ class ucp_test : public test_base {
     ucs_status_t wait(ucs_status_ptr_t request);
     ucs_status_t wait(put_request &r);
 
-    /* Until the endpoint uses the native way */
-    bool wait_native(ucp_entity &e, size_t ep_index = 0);
+    /* Until the endpoint uses the way that it will: natively, unless WIMM_TEST_TLS says
+     * otherwise */
+    bool wait_way(ucp_entity &e, size_t ep_index = 0);
+
+    ucp_wimm_ep_attr_t ep_query(ucp_entity &e, size_t ep_index = 0);
 
     ucs_status_t flush(ucp_entity &e, size_t ep_index = 0);
     ucs_status_t close(ucp_entity &e, size_t ep_index = 0, unsigned flags = 0);
@@ -108,7 +111,11 @@ class ucp_test : public test_base {
 
     /* Soft-RoCE reports no GID for these datagrams. The key of an auxiliary transport
      * is none that ucp_config_modify() knows. */
-    scoped_env m_dgid_check{ "UCX_UD_VERBS_ETH_DGID_CHECK", "n" };
+    std::unique_ptr<scoped_env> m_dgid_check{
+        (emulated_tls() != nullptr) ?
+                nullptr :
+                new scoped_env("UCX_UD_VERBS_ETH_DGID_CHECK", "n")
+    };
     std::vector<std::unique_ptr<ucp_entity>> m_entities;
 };
 
@@ -137,13 +144,11 @@ class ucp_conn_test : public ucp_test,
     }
 };
 
-#define UCP_CONN_TESTS(_name)                                        \
-  INSTANTIATE_TEST_SUITE_P(                                          \
-          all, _name,                                                \
-          ::testing::Values(connection::ADDRESS, connection::RDMACM, \
-                            connection::TCP),                        \
-          [](const ::testing::TestParamInfo<connection> &info) {     \
-        return ::testing::PrintToString(info.param);                 \
+#define UCP_CONN_TESTS(_name)                                    \
+  INSTANTIATE_TEST_SUITE_P(                                      \
+          all, _name, ::testing::ValuesIn(all_connections()),    \
+          [](const ::testing::TestParamInfo<connection> &info) { \
+        return ::testing::PrintToString(info.param);             \
           })
 
 #endif
