@@ -551,8 +551,7 @@ ucs_status_t ucp_wimm_ep_query(ucp_wimm_h wimm, ucp_ep_h ep,
     }
 
     if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_PUTS_COVERED) {
-        attr->puts_covered = info.puts_covered ||
-                             (way == UCP_WIMM_WAY_EMULATED);
+        attr->puts_covered = info.puts_covered;
     }
 
     if (attr->field_mask & UCP_WIMM_EP_ATTR_FIELD_FLOW) {

@@ -106,8 +106,8 @@ typedef struct ucp_wimm_counter *ucp_wimm_counter_h;
  *
  * There is one stream per worker. A record is a notification, or the failure of an
  * endpoint: one per failure, after all notifications that had arrived on the endpoint. An
- * endpoint that fails before it is connected is reported with UCS_ERR_CONNECTION_RESET,
- * whatever UCX tells its error callback. If that callback closes it before it was
+ * endpoint that fails before it is connected, or that emulates and has sent nothing that
+ * fails, is reported with UCS_ERR_CONNECTION_RESET, whatever UCX tells its error callback. If that callback closes it before it was
  * connected, records and counters may tell no more than that it was closed.
  */
 typedef struct ucp_wimm_notification {
@@ -652,8 +652,8 @@ typedef struct ucp_wimm_ep_attr {
     ucp_wimm_reason_t reason;
 
     int puts_covered; /**< Whether all plain puts of the endpoint ride the lane of the
-                           notified ones, or it emulates them: then a notification comes
-                           after every plain put that was issued before it */
+                           notified ones: then a notification comes after every plain
+                           put that was issued before it */
 
     struct {
         unsigned credits; /**< Messages that the peer has receives for now; 0 if the

@@ -18,9 +18,10 @@
 typedef struct ucp_wimm_chain_priv {
     ucs_queue_elem_t queue;
     ucp_wimm_emul_t *emul;
-    uint32_t num_puts; /* That have not completed */
+    uint32_t num_puts; /* Puts, or messages with data, that have not completed */
     int8_t status;     /* Of the first that failed: those of UCX fit */
     uint8_t kind;      /* ucp_wimm_chain_kind_t */
+    uint8_t is_by_am;  /* Our messages carry the data */
 } ucp_wimm_chain_priv_t;
 
 _Static_assert(sizeof(ucp_wimm_chain_priv_t) <= UCT_PENDING_REQ_PRIV_LEN,
@@ -55,14 +56,12 @@ static void ucp_wimm_chain_set_status(ucp_wimm_chain_priv_t *priv,
     }
 }
 
-void ucp_wimm_chain_complete(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
-                             ucs_status_t status)
+static void ucp_wimm_chain_complete(ucp_wimm_emul_t *emul,
+                                    uct_pending_req_t *op, ucs_status_t status)
 {
-    if (op != NULL) {
-        --emul->super.wimm->emul.num_ops;
-        ucp_wimm_native_op_complete(op, status);
-        ucp_wimm_peer_put(&emul->super);
-    }
+    --emul->super.wimm->emul.num_ops;
+    ucp_wimm_native_op_complete(op, status);
+    ucp_wimm_peer_put(&emul->super);
 }
 
 
@@ -103,32 +102,94 @@ static void ucp_wimm_chain_end(ucp_wimm_emul_t *emul, uct_pending_req_t *op)
     }
 }
 
-/* The data is in place: tell the peer */
-static void ucp_wimm_chain_notify(ucp_wimm_emul_t *emul, uct_pending_req_t *op)
-{
-    ucs_status_t status;
-    size_t length;
-    uint32_t imm;
-
-    ucp_wimm_native_op_get(op, &imm, &length);
-    status = ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_NOTIFY, imm, length, op);
-    if (status != UCS_OK) {
-        ++emul->slots;
-        ucp_wimm_chain_complete(emul, op, status);
-    }
-}
 
 /* Take the first of those that were issued */
 static void ucp_wimm_chain_pull_issued(ucp_wimm_emul_t *emul)
 {
     ucs_queue_pull_non_empty(&emul->issued);
-    --emul->num_issued;
     emul->num_flushed -= ucs_min(emul->num_flushed, 1);
     emul->num_flushing -= ucs_min(emul->num_flushing, 1);
 }
 
-/* The first of those that were issued, if it is done or has failed.
- * @return Whether it was. */
+/* It has failed, and the peer is not told */
+static void ucp_wimm_chain_fail(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
+                                ucs_status_t status)
+{
+    ++emul->slots;
+    ucp_wimm_chain_complete(emul, op, status);
+}
+
+/* All that was put before is in place: tell the peer, or send it the data first */
+static void ucp_wimm_chain_notify(ucp_wimm_emul_t *emul,
+                                  ucp_wimm_chain_priv_t *priv)
+{
+    uct_pending_req_t *op     = ucp_wimm_chain_op(priv);
+    ucp_wimm_emul_data_t data = { .op_code = UCP_WIMM_EMUL_NOTIFY };
+    ucs_status_t status;
+
+    ucp_wimm_native_op_get(op, &data.imm, &data.total);
+    if (priv->is_by_am) {
+        emul->flags |= UCP_WIMM_EMUL_FLAG_DIRTY;
+        if (!ucp_wimm_native_op_pull(op, UCP_WIMM_EMUL_MAX_DATA, &data.ptr,
+                                     &data.length, &data.addr)) {
+            data.op_code = UCP_WIMM_EMUL_DATA;
+            ++priv->num_puts;
+            status = ucp_wimm_emul_send_data(emul, &data, op);
+            if (status != UCS_OK) {
+                ucp_wimm_chain_sent(emul, op, data.op_code, status);
+            }
+
+            return;
+        }
+    }
+
+    ucp_wimm_chain_pull_issued(emul);
+    status = ucp_wimm_emul_send_data(emul, &data, op);
+    if (status != UCS_OK) {
+        ucp_wimm_chain_fail(emul, op, status);
+    }
+}
+
+void ucp_wimm_chain_sent(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
+                         ucp_wimm_emul_op_t op_code, ucs_status_t status)
+{
+    ucp_wimm_chain_priv_t *priv = ucp_wimm_chain_priv(op);
+
+    if (op_code == UCP_WIMM_EMUL_NOTIFY) {
+        ucp_wimm_chain_complete(emul, op, status);
+        return;
+    }
+
+    --priv->num_puts;
+    ucp_wimm_chain_set_status(priv, status);
+}
+
+/* Ask the peer whether all that our messages carried is in place.
+ * @return Whether that is to be waited for. */
+static int ucp_wimm_chain_ask(ucp_wimm_emul_t *emul)
+{
+    if (!ucp_wimm_emul_is_alive(emul)) {
+        return 0;
+    }
+
+    if (emul->num_sending > 0) {
+        return 1;
+    }
+
+    if (emul->flags & UCP_WIMM_EMUL_FLAG_DIRTY) {
+        emul->flags &= ~UCP_WIMM_EMUL_FLAG_DIRTY;
+        emul->flags |= UCP_WIMM_EMUL_FLAG_ASKED;
+        if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_FLUSH, 0) != UCS_OK) {
+            emul->flags |= UCP_WIMM_EMUL_FLAG_DIRTY;
+            emul->flags &= ~UCP_WIMM_EMUL_FLAG_ASKED;
+        }
+    }
+
+    return emul->flags & UCP_WIMM_EMUL_FLAG_ASKED;
+}
+
+/* The first of those that were issued, if it can go on, or has failed.
+ * @return Whether it can. */
 static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
 {
     ucp_wimm_chain_priv_t *priv = ucp_wimm_chain_head(&emul->issued);
@@ -142,6 +203,10 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
     op     = ucp_wimm_chain_op(priv);
     status = priv->status;
     if (priv->kind != UCP_WIMM_CHAIN_PUT) {
+        if (ucp_wimm_chain_ask(emul)) {
+            return 0;
+        }
+
         ucp_wimm_chain_pull_issued(emul);
         ucp_wimm_chain_end(emul, op);
         return 1;
@@ -151,16 +216,16 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
         status = emul->status;
     }
 
-    if ((status == UCS_OK) && (emul->num_flushed == 0)) {
+    if ((status == UCS_OK) &&
+        ((emul->num_flushed == 0) || (emul->num_sending > 0))) {
         return 0;
     }
 
-    ucp_wimm_chain_pull_issued(emul);
     if (status == UCS_OK) {
-        ucp_wimm_chain_notify(emul, op);
+        ucp_wimm_chain_notify(emul, priv);
     } else {
-        ++emul->slots;
-        ucp_wimm_chain_complete(emul, op, status);
+        ucp_wimm_chain_pull_issued(emul);
+        ucp_wimm_chain_fail(emul, op, status);
     }
 
     return 1;
@@ -193,13 +258,13 @@ static void ucp_wimm_chain_issue(ucp_wimm_emul_t *emul,
 
     ucs_queue_pull_non_empty(&emul->waiting);
     ucs_queue_push(&emul->issued, &priv->queue);
-    ++emul->num_issued;
     if (priv->kind != UCP_WIMM_CHAIN_PUT) {
         return;
     }
 
     --emul->slots;
-    count          = ucp_wimm_native_op_num_puts(op);
+    priv->is_by_am = ucp_wimm_native_op_is_by_am(op);
+    count          = priv->is_by_am ? 0 : ucp_wimm_native_op_num_puts(op);
     priv->num_puts = count;
     for (i = 0; i < count; ++i) {
         ptr = ucp_wimm_native_op_put(op, i, ucp_wimm_chain_put_cb);
@@ -244,7 +309,26 @@ static void ucp_wimm_chain_flush_cb(void *request, ucs_status_t status,
     ucp_wimm_peer_put(&emul->super);
 }
 
-static void ucp_wimm_chain_flush(ucp_wimm_emul_t *emul)
+/* Those whose puts UCX has sent: its flush may pass what waits for room.
+ * @return Whether there are some that no flush has covered. */
+static int ucp_wimm_chain_may_flush(ucp_wimm_emul_t *emul, unsigned *count_p)
+{
+    unsigned count = 0;
+    ucp_wimm_chain_priv_t *priv;
+
+    ucs_queue_for_each(priv, &emul->issued, queue) {
+        if (priv->num_puts > 0) {
+            break;
+        }
+
+        ++count;
+    }
+
+    *count_p = count;
+    return count > emul->num_flushed;
+}
+
+static void ucp_wimm_chain_flush(ucp_wimm_emul_t *emul, unsigned count)
 {
     ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                   UCP_OP_ATTR_FIELD_USER_DATA,
@@ -253,7 +337,7 @@ static void ucp_wimm_chain_flush(ucp_wimm_emul_t *emul)
     ucs_status_ptr_t ptr;
 
     emul->flags |= UCP_WIMM_EMUL_FLAG_FLUSHING;
-    emul->num_flushing = emul->num_issued;
+    emul->num_flushing = count;
     ++emul->super.refcount;
     ptr = ucp_ep_flush_nbx(emul->ucp_ep, &param);
     if (!UCS_PTR_IS_PTR(ptr)) {
@@ -270,7 +354,7 @@ static int ucp_wimm_chain_probe(ucp_wimm_emul_t *emul)
     }
 
     emul->flags |= UCP_WIMM_EMUL_FLAG_PROBED;
-    if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_PROBE, 0, 0, NULL) != UCS_OK) {
+    if (ucp_wimm_emul_send_first(emul, UCP_WIMM_EMUL_PROBE, 0) != UCS_OK) {
         emul->flags &= ~UCP_WIMM_EMUL_FLAG_PROBED;
         return 0;
     }
@@ -310,14 +394,16 @@ static int ucp_wimm_chain_start(ucp_wimm_emul_t *emul)
 /* @return Whether something changed */
 static int ucp_wimm_chain_step(ucp_wimm_emul_t *emul)
 {
+    unsigned count;
+
     if (ucp_wimm_chain_finish(emul) || ucp_wimm_chain_start(emul)) {
         return 1;
     }
 
-    if ((emul->num_issued > emul->num_flushed) &&
-        !(emul->flags & UCP_WIMM_EMUL_FLAG_FLUSHING) &&
+    if (!(emul->flags & UCP_WIMM_EMUL_FLAG_FLUSHING) &&
+        ucp_wimm_chain_may_flush(emul, &count) &&
         ucp_wimm_emul_is_alive(emul)) {
-        ucp_wimm_chain_flush(emul);
+        ucp_wimm_chain_flush(emul, count);
         return 1;
     }
 
@@ -343,7 +429,7 @@ void ucp_wimm_chain_init(ucp_wimm_emul_t *emul)
     ucs_queue_head_init(&emul->held);
     ucs_queue_head_init(&emul->waiting);
     ucs_queue_head_init(&emul->issued);
-    emul->num_issued   = 0;
+    emul->num_sending  = 0;
     emul->num_flushing = 0;
     emul->num_flushed  = 0;
 }
@@ -359,6 +445,7 @@ void ucp_wimm_chain_push(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
     priv->emul     = emul;
     priv->kind     = kind;
     priv->num_puts = 0;
+    priv->is_by_am = 0;
     priv->status   = UCS_OK;
     if ((kind != UCP_WIMM_CHAIN_PUT) &&
         ucp_wimm_native_ep_is_queueing(wimm, emul->ucp_ep)) {

@@ -173,6 +173,14 @@ static inline ucp_lane_index_t ucp_wimm_ep_find_lane(ucp_ep_h ep)
 }
 
 
+/* Whether a transport does the plain puts of an endpoint. If none can, UCX sends them in
+ * active messages of its own. */
+static inline int ucp_wimm_ep_has_puts(ucp_ep_h ep)
+{
+    return ucp_ep_config(ep)->key.rma_lanes[0] != UCP_NULL_LANE;
+}
+
+
 /* The endpoint of a client that the connection manager has not connected yet: its
  * only lane is a placeholder for all that it will have */
 static inline int ucp_wimm_ep_is_placeholder(ucp_ep_h ep)

@@ -25,12 +25,16 @@
 /* As the transport allows */
 #define UCP_WIMM_EMUL_MAX_SLOTS 8191
 
+/* Messages of all transports are smaller */
+#define UCP_WIMM_EMUL_MAX_FILLER (1024 * 1024)
+
 
 /* A message on its way, whose header UCP reads until it has completed. Or one that has
  * arrived while nobody was attached. */
 typedef struct ucp_wimm_emul_msg {
     ucp_wimm_emul_hdr_t hdr;
     ucp_wimm_emul_t *emul;
+    void *filler; /* Data that says nothing */
     union {
         uct_pending_req_t *op; /* Completes with it; NULL for none */
         ucs_queue_elem_t queue;
@@ -125,8 +129,7 @@ static void ucp_wimm_emul_release_slot(ucp_wimm_peer_t *super)
 
     /* Whoever takes them may send the next ones at once */
     emul->to_return = 0;
-    if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_SLOTS, count, 0, NULL) !=
-        UCS_OK) {
+    if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_SLOTS, count) != UCS_OK) {
         emul->to_return += count;
     }
 }
@@ -192,6 +195,13 @@ void ucp_wimm_emul_query(ucp_wimm_h wimm, ucp_ep_h ucp_ep, unsigned *slots_p,
  * Sending
  */
 
+/* Whether a message is one of the chain's */
+static int ucp_wimm_emul_is_ordered(ucp_wimm_emul_op_t op_code)
+{
+    return (op_code == UCP_WIMM_EMUL_NOTIFY) ||
+           (op_code == UCP_WIMM_EMUL_DATA) || (op_code == UCP_WIMM_EMUL_FLUSH);
+}
+
 static void ucp_wimm_emul_msg_done(ucp_wimm_emul_msg_t *msg,
                                    ucs_status_t status)
 {
@@ -199,9 +209,20 @@ static void ucp_wimm_emul_msg_done(ucp_wimm_emul_msg_t *msg,
     uct_pending_req_t *op = msg->op;
     ucp_wimm_h wimm       = emul->super.wimm;
 
+    ucp_wimm_emul_op_t op_code = msg->hdr.op;
+
     ucp_wimm_emul_check_status(emul, status);
+    ucs_free(msg->filler);
     ucs_mpool_put_inline(msg);
-    ucp_wimm_chain_complete(emul, op, status);
+    if (op != NULL) {
+        ucp_wimm_chain_sent(emul, op, op_code, status);
+    }
+
+    if (ucp_wimm_emul_is_ordered(op_code)) {
+        --emul->num_sending;
+        ucp_wimm_chain_go(emul);
+    }
+
     ucp_wimm_peer_put(&emul->super);
     ucp_wimm_put_ref(wimm);
 }
@@ -213,9 +234,10 @@ static void ucp_wimm_emul_msg_cb(void *request, ucs_status_t status,
     ucp_request_free(request);
 }
 
-ucs_status_t ucp_wimm_emul_send(ucp_wimm_emul_t *emul,
-                                ucp_wimm_emul_op_t op_code, uint32_t imm,
-                                uint64_t length, uct_pending_req_t *op)
+/* The message takes @a filler */
+static ucs_status_t ucp_wimm_emul_send_msg(ucp_wimm_emul_t *emul,
+                                           const ucp_wimm_emul_data_t *data,
+                                           void *filler, uct_pending_req_t *op)
 {
     ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                   UCP_OP_ATTR_FIELD_USER_DATA |
@@ -233,18 +255,21 @@ ucs_status_t ucp_wimm_emul_send(ucp_wimm_emul_t *emul,
     }
 
     memset(&msg->hdr, 0, sizeof(msg->hdr));
-    msg->hdr.op     = op_code;
+    msg->hdr.op     = data->op_code;
     msg->hdr.flags  = wimm->emul.has_wimm ? UCP_WIMM_EMUL_HDR_FLAG_WIMM : 0;
-    msg->hdr.imm    = htonl(imm);
-    msg->hdr.length = htobe64(length);
+    msg->hdr.imm    = htonl(data->imm);
+    msg->hdr.length = htobe64(data->total);
+    msg->hdr.addr   = htobe64(data->addr);
     msg->emul       = emul;
+    msg->filler     = filler;
     msg->op         = op;
     ++emul->super.refcount;
     ++wimm->refcount;
+    emul->num_sending += ucp_wimm_emul_is_ordered(data->op_code);
 
     param.user_data = msg;
     ptr             = ucp_am_send_nbx(emul->ucp_ep, wimm->emul.am_id, &msg->hdr,
-                                      sizeof(msg->hdr), NULL, 0, &param);
+                                      sizeof(msg->hdr), data->ptr, data->length, &param);
     if (!UCS_PTR_IS_PTR(ptr)) {
         ucp_wimm_emul_msg_done(msg, UCS_PTR_STATUS(ptr));
     }
@@ -252,12 +277,59 @@ ucs_status_t ucp_wimm_emul_send(ucp_wimm_emul_t *emul,
     return UCS_OK;
 }
 
-static void ucp_wimm_emul_hello(ucp_wimm_emul_t *emul)
+ucs_status_t ucp_wimm_emul_send_data(ucp_wimm_emul_t *emul,
+                                     const ucp_wimm_emul_data_t *data,
+                                     uct_pending_req_t *op)
+{
+    return ucp_wimm_emul_send_msg(emul, data, NULL, op);
+}
+
+ucs_status_t ucp_wimm_emul_send(ucp_wimm_emul_t *emul,
+                                ucp_wimm_emul_op_t op_code, uint32_t imm)
+{
+    const ucp_wimm_emul_data_t data = { .op_code = op_code, .imm = imm };
+
+    return ucp_wimm_emul_send_msg(emul, &data, NULL, NULL);
+}
+
+ucs_status_t ucp_wimm_emul_send_first(ucp_wimm_emul_t *emul,
+                                      ucp_wimm_emul_op_t op_code, uint32_t imm)
+{
+    size_t max                = ucp_wimm_native_ep_max_am(emul->ucp_ep);
+    ucp_wimm_emul_data_t data = {
+        .op_code = op_code,
+        .imm     = imm,
+        .length  = ucs_min(max, UCP_WIMM_EMUL_MAX_FILLER) + 1
+    };
+    void *filler = ucs_calloc(1, data.length, "ucp_wimm_filler");
+    ucs_status_t status;
+
+    if (filler == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    data.ptr = filler;
+    status   = ucp_wimm_emul_send_msg(emul, &data, filler, NULL);
+    if (status != UCS_OK) {
+        ucs_free(filler);
+    }
+
+    return status;
+}
+
+static void ucp_wimm_emul_answer(ucp_wimm_emul_t *emul)
 {
     if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_HELLO,
-                           emul->super.wimm->emul.num_slots, 0,
-                           NULL) != UCS_OK) {
+                           emul->super.wimm->emul.num_slots) != UCS_OK) {
         ucs_error("no memory to answer a peer that has notified puts for us");
+    }
+}
+
+static void ucp_wimm_emul_greet(ucp_wimm_emul_t *emul)
+{
+    if (ucp_wimm_emul_send_first(emul, UCP_WIMM_EMUL_HELLO,
+                                 emul->super.wimm->emul.num_slots) != UCS_OK) {
+        ucs_error("no memory to tell a peer that we are there");
     }
 }
 
@@ -402,8 +474,18 @@ static unsigned ucp_wimm_emul_deliver_kept(ucp_wimm_h wimm)
     return count;
 }
 
+/* Where the program has given a key for, as UCX believes its own messages that put */
+static void ucp_wimm_emul_place(const ucp_wimm_emul_hdr_t *hdr,
+                                const void *data, size_t length)
+{
+    if (length > 0) {
+        memcpy((void *)(uintptr_t)be64toh(hdr->addr), data, length);
+    }
+}
+
 static void ucp_wimm_emul_dispatch(ucp_wimm_emul_t *emul,
-                                   const ucp_wimm_emul_hdr_t *hdr)
+                                   const ucp_wimm_emul_hdr_t *hdr,
+                                   const void *data, size_t length)
 {
     uint32_t imm = ntohl(hdr->imm);
 
@@ -414,7 +496,7 @@ static void ucp_wimm_emul_dispatch(ucp_wimm_emul_t *emul,
 
     switch (hdr->op) {
     case UCP_WIMM_EMUL_PROBE:
-        ucp_wimm_emul_hello(emul);
+        ucp_wimm_emul_answer(emul);
         break;
     case UCP_WIMM_EMUL_HELLO:
         if (!(emul->flags & UCP_WIMM_EMUL_FLAG_READY)) {
@@ -425,18 +507,48 @@ static void ucp_wimm_emul_dispatch(ucp_wimm_emul_t *emul,
         }
         break;
     case UCP_WIMM_EMUL_NOTIFY:
+        ucp_wimm_emul_place(hdr, data, length);
         ucp_wimm_emul_notified(emul, hdr);
         break;
-    default:
+    case UCP_WIMM_EMUL_SLOTS:
         emul->slots += imm;
+        ucp_wimm_chain_go(emul);
+        break;
+    case UCP_WIMM_EMUL_DATA:
+        ucp_wimm_emul_place(hdr, data, length);
+        break;
+    case UCP_WIMM_EMUL_FLUSH:
+        if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_FLUSHED, 0) != UCS_OK) {
+            ucs_error("no memory to answer a peer that waits for its flush");
+        }
+        break;
+    default:
+        emul->flags &= ~UCP_WIMM_EMUL_FLAG_ASKED;
         ucp_wimm_chain_go(emul);
         break;
     }
 }
 
+/* Whether a message can be one of ours. Data is taken only where we would send it, so that
+ * a peer with a transport that protects memory cannot go around that. */
+static int ucp_wimm_emul_is_valid(const ucp_wimm_emul_hdr_t *hdr,
+                                  size_t header_length, size_t length,
+                                  const ucp_am_recv_param_t *param)
+{
+    if ((header_length != sizeof(*hdr)) || (hdr->op >= UCP_WIMM_EMUL_LAST) ||
+        !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ||
+        (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        return 0;
+    }
+
+    return ((hdr->op != UCP_WIMM_EMUL_NOTIFY) &&
+            (hdr->op != UCP_WIMM_EMUL_DATA)) ||
+           (length == 0) || !ucp_wimm_native_ep_has_puts(param->reply_ep);
+}
+
 static ucs_status_t ucp_wimm_emul_recv(void *arg, const void *header,
-                                       size_t header_length,
-                                       void UCS_V_UNUSED *data, size_t length,
+                                       size_t header_length, void *data,
+                                       size_t length,
                                        const ucp_am_recv_param_t *param)
 {
     const ucp_wimm_emul_hdr_t *hdr = header;
@@ -444,9 +556,7 @@ static ucs_status_t ucp_wimm_emul_recv(void *arg, const void *header,
     ucp_wimm_emul_t *emul;
     ucs_status_t status;
 
-    if ((header_length != sizeof(*hdr)) || (length != 0) ||
-        !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ||
-        (hdr->op >= UCP_WIMM_EMUL_LAST)) {
+    if (!ucp_wimm_emul_is_valid(hdr, header_length, length, param)) {
         ucs_error("an active message with the id %u is none of notified puts,"
                   " it is dropped: do all sides use the same am_id?",
                   wimm->emul.am_id);
@@ -462,7 +572,7 @@ static ucs_status_t ucp_wimm_emul_recv(void *arg, const void *header,
 
     /* A handler may close its endpoint */
     ++emul->super.refcount;
-    ucp_wimm_emul_dispatch(emul, hdr);
+    ucp_wimm_emul_dispatch(emul, hdr, data, length);
     ucp_wimm_peer_put(&emul->super);
     return UCS_OK;
 }
@@ -595,7 +705,7 @@ static void ucp_wimm_emul_greet_all(ucp_wimm_h wimm)
         emul->flags &= ~UCP_WIMM_EMUL_FLAG_GREET;
         ucs_list_del(&emul->list);
         ucs_list_add_tail(&wimm->emul.list, &emul->list);
-        ucp_wimm_emul_hello(emul);
+        ucp_wimm_emul_greet(emul);
     }
 }
 

@@ -14,14 +14,23 @@
  * Notified puts of endpoints without a native way: put, flush, and an active message.
  * Each endpoint has a chain of what it sends (ucp_wimm_chain.c), and what it receives
  * goes into the worker's stream (ucp_wimm_emul.c). All with the worker locked.
+ *
+ * Where no transport does the puts (TCP), UCX would send them in active messages of its
+ * own. The peer has to answer each of them, and UCX 1.13 ends the peer's process if the
+ * connection is gone by then: whoever is written to would die with the writer. Our active
+ * messages carry the data there, and nobody answers them.
  */
 
 /* What a message says */
 typedef enum ucp_wimm_emul_op {
-    UCP_WIMM_EMUL_PROBE,  /* Are you there? */
-    UCP_WIMM_EMUL_HELLO,  /* I am. "imm" is how many slots you have with me. */
-    UCP_WIMM_EMUL_NOTIFY, /* A put of "length" bytes with "imm" is in place */
-    UCP_WIMM_EMUL_SLOTS,  /* "imm" of your slots are free again */
+    UCP_WIMM_EMUL_PROBE, /* Are you there? */
+    UCP_WIMM_EMUL_HELLO, /* I am. "imm" is how many slots you have with me. */
+    UCP_WIMM_EMUL_NOTIFY, /* A put of "length" bytes with "imm" is in place, once the data
+                             of this message, if there is any, is at "addr" */
+    UCP_WIMM_EMUL_SLOTS,   /* "imm" of your slots are free again */
+    UCP_WIMM_EMUL_DATA,    /* The data of this message has to be at "addr" */
+    UCP_WIMM_EMUL_FLUSH,   /* Tell me when all that I have sent is in place */
+    UCP_WIMM_EMUL_FLUSHED, /* It is */
     UCP_WIMM_EMUL_LAST
 } ucp_wimm_emul_op_t;
 
@@ -29,13 +38,14 @@ enum {
     UCP_WIMM_EMUL_HDR_FLAG_WIMM = UCS_BIT(0) /* The sender has the transport */
 };
 
-/* The header of the active message, which has nothing else. In network order. */
+/* The header of the active message. In network order. */
 typedef struct ucp_wimm_emul_hdr {
     uint8_t op;    /* ucp_wimm_emul_op_t */
     uint8_t flags; /* UCP_WIMM_EMUL_HDR_FLAG_xx */
     uint8_t reserved[2];
     uint32_t imm;
     uint64_t length;
+    uint64_t addr;
 } UCS_S_PACKED ucp_wimm_emul_hdr_t;
 
 
@@ -45,10 +55,14 @@ enum {
     UCP_WIMM_EMUL_FLAG_FLUSHING = UCS_BIT(2), /* A flush is on its way */
     UCP_WIMM_EMUL_FLAG_BUSY     = UCS_BIT(3), /* Somebody further up goes on */
     UCP_WIMM_EMUL_FLAG_GREET    = UCS_BIT(4), /* It is to get a hello */
-    UCP_WIMM_EMUL_FLAG_DEAD = UCS_BIT(5), /* The endpoint failed, or is gone */
-    UCP_WIMM_EMUL_FLAG_LOST = UCS_BIT(6), /* There was no memory for one that
+    UCP_WIMM_EMUL_FLAG_DEAD  = UCS_BIT(5), /* The endpoint failed, or is gone */
+    UCP_WIMM_EMUL_FLAG_LOST  = UCS_BIT(6), /* There was no memory for one that
                                                  arrived: no other may follow it */
-    UCP_WIMM_EMUL_FLAG_TOLD = UCS_BIT(7)  /* The program was told of the way */
+    UCP_WIMM_EMUL_FLAG_TOLD  = UCS_BIT(7), /* The program was told of the way */
+    UCP_WIMM_EMUL_FLAG_DIRTY = UCS_BIT(
+            8), /* Data was sent since the last flush */
+    UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(
+            9) /* The peer owes a UCP_WIMM_EMUL_FLUSHED */
 };
 
 /* Both directions of an endpoint without a native way */
@@ -56,20 +70,21 @@ struct ucp_wimm_emul {
     ucp_wimm_peer_t super;
     ucs_list_link_t list; /* Of all, or of the dead ones */
     ucp_ep_h ucp_ep;      /* Valid if ucp_wimm_emul_is_alive() */
-    uint8_t flags;        /* UCP_WIMM_EMUL_FLAG_xx */
+    uint16_t flags;       /* UCP_WIMM_EMUL_FLAG_xx */
     ucs_status_t status;  /* What its operations end with if it is dead */
     ucs_status_t error;   /* Of UCP's operations on it, the first */
     unsigned slots;       /* That we have with the peer */
     unsigned num_slots;   /* All that it gives */
     unsigned to_return;   /* Slots of the peer that are free again */
 
-    /* The chain */
+    /* The chain. One message of it is with UCX at a time: shared memory lets a new one
+     * pass those that wait for room. */
+    unsigned num_sending;
     ucs_queue_head_t held;    /* Flushes behind what UCP has in its own queue */
     ucs_queue_head_t waiting; /* Not issued */
     ucs_queue_head_t issued;  /* Their puts are, the peer is not notified */
-    unsigned num_issued;
-    unsigned num_flushing; /* Of these, how many the flush covers */
-    unsigned num_flushed;  /* How many are in place */
+    unsigned num_flushing;    /* Of these, how many the flush covers */
+    unsigned num_flushed;     /* How many are in place */
 };
 
 
@@ -113,11 +128,34 @@ void ucp_wimm_emul_fail(ucp_wimm_emul_t *emul, ucs_status_t status);
 /* Whether UCP may be called with the endpoint */
 int ucp_wimm_emul_is_alive(ucp_wimm_emul_t *emul);
 
-/* Send a message. @a op completes with it, NULL for none.
+/* Send a message without data.
  * @return UCS_ERR_NO_MEMORY, or UCS_OK if it is on its way. */
 ucs_status_t ucp_wimm_emul_send(ucp_wimm_emul_t *emul,
-                                ucp_wimm_emul_op_t op_code, uint32_t imm,
-                                uint64_t length, uct_pending_req_t *op);
+                                ucp_wimm_emul_op_t op_code, uint32_t imm);
+
+/* As _send, to a peer that may have no handler. UCX 1.13 crashes in a process that gets an
+ * active message and has never registered a handler with that id, or a larger one; but not
+ * if the message comes in pieces. So it does. */
+ucs_status_t ucp_wimm_emul_send_first(ucp_wimm_emul_t *emul,
+                                      ucp_wimm_emul_op_t op_code, uint32_t imm);
+
+/* Most bytes of data in a message: with all headers it fits into a segment of 8 KiB */
+#define UCP_WIMM_EMUL_MAX_DATA 7168
+
+/* A message of an operation, with data that stays where it is until
+ * ucp_wimm_chain_sent() is called */
+typedef struct ucp_wimm_emul_data {
+    ucp_wimm_emul_op_t op_code; /* NOTIFY or DATA */
+    uint32_t imm;
+    size_t total;    /* Of the whole put */
+    const void *ptr; /* Of this message */
+    size_t length;   /* May be 0 */
+    uint64_t addr;
+} ucp_wimm_emul_data_t;
+
+ucs_status_t ucp_wimm_emul_send_data(ucp_wimm_emul_t *emul,
+                                     const ucp_wimm_emul_data_t *data,
+                                     uct_pending_req_t *op);
 
 /* Notifications that an endpoint's peer has room for; 0 if it has not answered */
 void ucp_wimm_emul_query(ucp_wimm_h wimm, ucp_ep_h ucp_ep, unsigned *slots_p,
@@ -169,9 +207,9 @@ void ucp_wimm_chain_release(ucp_wimm_emul_t *emul);
 /* Do what can be done. Callbacks on the way may call it, too. */
 void ucp_wimm_chain_go(ucp_wimm_emul_t *emul);
 
-/* An operation of it is done. @a op may be NULL. */
-void ucp_wimm_chain_complete(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
-                             ucs_status_t status);
+/* A message of an operation was sent, or has failed */
+void ucp_wimm_chain_sent(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
+                         ucp_wimm_emul_op_t op_code, ucs_status_t status);
 
 /* Drop all operations without a word, after the worker was destroyed */
 void ucp_wimm_chain_forget(ucp_wimm_emul_t *emul);

@@ -538,6 +538,38 @@ void ucp_wimm_native_op_get(uct_pending_req_t *op, uint32_t *imm_p,
     *length_p = req->send.length;
 }
 
+int ucp_wimm_native_op_is_by_am(uct_pending_req_t *op)
+{
+    ucp_request_t *req = ucp_wimm_op_req(op);
+
+    return !ucp_wimm_ep_has_puts(req->send.ep) &&
+           UCP_MEM_IS_HOST(req->send.mem_type);
+}
+
+int ucp_wimm_native_op_pull(uct_pending_req_t *op, size_t max,
+                            const void **ptr_p, size_t *length_p,
+                            uint64_t *remote_addr_p)
+{
+    ucp_request_t *req       = ucp_wimm_op_req(op);
+    const ucp_dt_state_t *dt = &req->send.state.dt;
+    uct_iov_t iov            = { .buffer = NULL };
+    size_t index;
+
+    *remote_addr_p = ucp_wimm_req_put(req)->remote_addr + dt->offset;
+    if (UCP_DT_IS_CONTIG(req->send.datatype)) {
+        iov.buffer = UCS_PTR_BYTE_OFFSET(req->send.buffer, dt->offset);
+        *length_p  = ucs_min(req->send.length - dt->offset, max);
+    } else {
+        ucp_wimm_iov_fill(req->send.buffer, dt->dt.iov.iovcnt,
+                          dt->dt.iov.iovcnt_offset, dt->dt.iov.iov_offset, &iov,
+                          &index, 1, max, length_p);
+    }
+
+    *ptr_p = iov.buffer;
+    ucp_wimm_put_advance(req, *length_p);
+    return dt->offset == req->send.length;
+}
+
 size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *op)
 {
     ucp_request_t *req = ucp_wimm_op_req(op);
@@ -641,6 +673,20 @@ int ucp_wimm_native_ep_is_emulated(ucp_wimm_h wimm, ucp_ep_h ep)
     return (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
            !(ep->flags & (UCP_EP_FLAG_CLOSED | UCP_EP_FLAG_FAILED)) &&
            (ucp_wimm_ep_put_lane(wimm->native, ep) == UCP_NULL_LANE);
+}
+
+int ucp_wimm_native_ep_has_puts(ucp_ep_h ep)
+{
+    return (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
+           ucp_wimm_ep_has_puts(ep);
+}
+
+size_t ucp_wimm_native_ep_max_am(ucp_ep_h ep)
+{
+    const uct_iface_attr_t *attr = ucp_ep_get_iface_attr(ep, ucp_ep_get_am_lane(
+                                                                     ep));
+
+    return ucs_max(attr->cap.am.max_bcopy, attr->cap.am.max_zcopy);
 }
 
 int ucp_wimm_native_ep_is_queueing(ucp_wimm_h wimm, ucp_ep_h ep)

@@ -97,6 +97,12 @@ void ucp_wimm_native_for_each_ep(ucp_worker_h worker,
 /* Whether UCP has connected it, or is about to, without a native way */
 int ucp_wimm_native_ep_is_emulated(ucp_wimm_h wimm, ucp_ep_h ep);
 
+/* Whether a transport does its plain puts, and not UCX with the peer's help */
+int ucp_wimm_native_ep_has_puts(ucp_ep_h ep);
+
+/* Most bytes of an active message that is not in pieces */
+size_t ucp_wimm_native_ep_max_am(ucp_ep_h ep);
+
 /* Whether UCP has notified puts in its queue that may turn out to have no native way, or
  * would put one there */
 int ucp_wimm_native_ep_is_queueing(ucp_wimm_h wimm, ucp_ep_h ep);
@@ -122,6 +128,15 @@ ucs_status_ptr_t ucp_wimm_native_op_return(uct_pending_req_t *op,
 /* What it notifies of */
 void ucp_wimm_native_op_get(uct_pending_req_t *op, uint32_t *imm_p,
                             size_t *length_p);
+
+/* Whether the program's own messages carry its data */
+int ucp_wimm_native_op_is_by_am(uct_pending_req_t *op);
+
+/* Take the next piece of the data, of at most @a max bytes.
+ * @return Whether it is the last one, which may be empty. */
+int ucp_wimm_native_op_pull(uct_pending_req_t *op, size_t max,
+                            const void **ptr_p, size_t *length_p,
+                            uint64_t *remote_addr_p);
 
 /* How many plain puts it takes, and one of them; @a cb gets @a op as its user_data */
 size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *op);

@@ -226,6 +226,27 @@ void ucp_wimm_native_op_get(uct_pending_req_t *, uint32_t *, size_t *)
 {
 }
 
+size_t ucp_wimm_native_ep_max_am(ucp_ep_h)
+{
+    return 8192;
+}
+
+int ucp_wimm_native_ep_has_puts(ucp_ep_h)
+{
+    return 1;
+}
+
+int ucp_wimm_native_op_is_by_am(uct_pending_req_t *)
+{
+    return 0;
+}
+
+int ucp_wimm_native_op_pull(uct_pending_req_t *, size_t, const void **,
+                            size_t *, uint64_t *)
+{
+    return 1;
+}
+
 size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *)
 {
     return 0;
