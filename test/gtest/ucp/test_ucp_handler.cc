@@ -180,7 +180,8 @@ TEST_F(test_ucp_no_err, put_that_fails_ends_nothing_and_notifies_nobody)
     allow_error("error during flush"); /* UCP's, when it is closed */
     allow_error("endpoint failed");
     r.ptr = ucp_wimm_put_nbx(sender().wimm(), sender().ep(), src.ptr(), 64,
-                             4096, rkey.get(), 1, &param);
+                             bad_address(dst), rkey.get(), 1, &param);
+    cut();
     ASSERT_TRUE(wait_for([&] {
         ucp_wimm_ep_attr_t attr;
 

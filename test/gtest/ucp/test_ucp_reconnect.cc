@@ -33,7 +33,12 @@ class test_ucp_reconnect : public ucp_test {
     void connect_and_fail(const ucp_buffer &src, const ucp_buffer &dst)
     {
         sender().connect_address(receiver(), UCP_ERR_HANDLING_MODE_PEER);
-        fail_endpoint(sender(), src, dst);
+        if ((emulated_tls() != nullptr) && (receiver().num_eps() == 0)) {
+            /* UCX 1.13 cannot destroy a worker after a connection that the program did not
+             * have was cut (an assertion of its TCP transport) */
+            receiver().connect_address(sender(), UCP_ERR_HANDLING_MODE_PEER);
+        }
+        fail_endpoint(sender(), receiver(), src, dst);
     }
 
     void close_all()
@@ -57,7 +62,7 @@ TEST_F(test_ucp_reconnect, each_failure_is_told_to_the_handler)
     for (size_t i = 0; i < 4; ++i) {
         connect_and_fail(src, dst);
         ASSERT_TRUE(wait_arrivals(sender(), i + 1)) << i;
-        EXPECT_STATUS(sender().errors[i].second, sender().arrivals[i].status);
+        expect_failure(sender().errors[i].second, sender().arrivals[i].status);
         EXPECT_EQ(sender().ep(), sender().arrivals[i].ep);
         eps.push_back(sender().ep());
         close_all();

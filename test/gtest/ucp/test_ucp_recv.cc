@@ -84,6 +84,10 @@ TEST_P(test_ucp_recv, queue_keeps_the_order_and_is_bounded_by_slots)
 TEST_P(test_ucp_recv, before_attach_is_kept_in_order)
 {
     receiver().detach();
+    if (emulated_tls() != nullptr) {
+        /* By UCX of the peer, once: it is asked whether it is there */
+        allow_log(UCS_LOG_LEVEL_WARN, "no registered callback");
+    }
     notify_all(0, 100);
     for (unsigned i = 0; i < 1000; ++i) {
         progress();
@@ -132,7 +136,10 @@ TEST_P(test_ucp_recv, a_full_queue_stops_nothing_else)
     EXPECT_OK(wait(recv));
     EXPECT_EQ(text, got);
     ASSERT_TRUE(wait_for([&] { return num_ams == 50; }));
-    EXPECT_EQ(query(receiver()).cap.num_slots, query(receiver()).queue.length);
+    ASSERT_TRUE(wait_for([&] {
+        return query(receiver()).queue.length ==
+               query(receiver()).cap.num_slots;
+    }));
     while (!poll_queue(100).empty()) {
         progress();
     }
@@ -266,8 +273,7 @@ class test_ucp_fail : public ucp_conn_test {
 
 TEST_P(test_ucp_fail, put_that_fails_ends_in_an_error_and_notifies_nobody)
 {
-    /* Too long to be copied: those complete when they are posted */
-    const size_t length = 2 * query(sender()).cap.max_bcopy;
+    const size_t length = long_put();
     ucp_buffer src(sender(), length), dst(receiver(), length);
     auto rkey = dst.unpack(sender().ep());
     std::deque<put_request> requests(20);
@@ -277,13 +283,15 @@ TEST_P(test_ucp_fail, put_that_fails_ends_in_an_error_and_notifies_nobody)
 
     ASSERT_OK(ucp_wimm_counter_create(sender().wimm(), &params, &c));
     ASSERT_OK(flush(sender()));
-    const uint64_t addr = 4096; /* Nothing that the key is for */
+    greet(sender(), receiver());
     for (put_request &r : requests) {
         ucp_request_param_t param = r.param();
 
         r.ptr = ucp_wimm_put_nbx(sender().wimm(), sender().ep(), src.ptr(),
-                                 length, addr, rkey.get(), 1, &param);
+                                 length, bad_address(dst), rkey.get(), 1,
+                                 &param);
     }
+    cut();
     for (put_request &r : requests) {
         ok += (wait(r) == UCS_OK);
     }
@@ -299,7 +307,7 @@ TEST_P(test_ucp_fail, put_that_fails_ends_in_an_error_and_notifies_nobody)
         status = ucp_wimm_counter_test(c);
         return status != UCS_INPROGRESS;
     }));
-    EXPECT_STATUS(sender().errors[0].second, status);
+    expect_failure(sender().errors[0].second, status);
     EXPECT_STATUS(UCS_INPROGRESS, ucp_wimm_counter_test(c));
     ASSERT_EQ(1u, sender().arrivals.size());
     EXPECT_STATUS(status, sender().arrivals[0].status);

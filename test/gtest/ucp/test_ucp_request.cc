@@ -271,32 +271,42 @@ TEST_F(test_ucp_request, put_from_one_buffer_registers_it_once)
 
 TEST_F(test_ucp_request, queries)
 {
-    ucp_wimm_ep_attr_t attr;
+    ucp_wimm_ep_attr_t attr = ep_query(sender());
 
-    attr.field_mask = UCP_WIMM_EP_ATTR_FIELD_WAY |
-                      UCP_WIMM_EP_ATTR_FIELD_REASON |
-                      UCP_WIMM_EP_ATTR_FIELD_PUTS_COVERED |
-                      UCP_WIMM_EP_ATTR_FIELD_FLOW;
-    ASSERT_OK(ucp_wimm_ep_query(sender().wimm(), sender().ep(), &attr));
     if (default_connection() == connection::ADDRESS) {
-        EXPECT_EQ(UCP_WIMM_WAY_QUEUED, attr.way);
+        EXPECT_EQ((emulated_tls() != nullptr) ? UCP_WIMM_WAY_EMULATED :
+                                                UCP_WIMM_WAY_QUEUED,
+                  attr.way);
         EXPECT_EQ(0u, attr.flow.num_slots);
     }
-    ASSERT_OK(flush(sender()));
-    ASSERT_OK(ucp_wimm_ep_query(sender().wimm(), sender().ep(), &attr));
+    greet(sender(), receiver());
+
+    attr = ep_query(sender());
+    EXPECT_EQ(query(receiver()).cap.num_slots, attr.flow.num_slots);
+    const ucp_wimm_attr_t a = query(sender());
+    EXPECT_EQ(32u, a.cap.imm_bits);
+    EXPECT_EQ(0u, a.queue.length);
+    if (emulated_tls() != nullptr) {
+        EXPECT_EQ(UCP_WIMM_WAY_EMULATED, attr.way);
+        EXPECT_EQ(UCP_WIMM_REASON_NO_TRANSPORT, attr.reason);
+        EXPECT_FALSE(attr.puts_covered);
+        EXPECT_EQ(0u, attr.flow.credits);
+        EXPECT_EQ(attr.flow.num_slots - 1, attr.flow.slots);
+        EXPECT_EQ(0u, a.cap.num_ifaces);
+        EXPECT_EQ(0u, a.cap.max_message);
+        EXPECT_EQ(1u, a.counters.emulated);
+        return;
+    }
+
     EXPECT_EQ(UCP_WIMM_WAY_NATIVE, attr.way);
     EXPECT_EQ(UCP_WIMM_REASON_NONE, attr.reason);
     EXPECT_TRUE(attr.puts_covered);
-    EXPECT_EQ(query(receiver()).cap.num_slots, attr.flow.num_slots);
     EXPECT_GT(attr.flow.credits, 0u);
-
-    const ucp_wimm_attr_t a = query(sender());
-    EXPECT_EQ(32u, a.cap.imm_bits);
     EXPECT_EQ(1u, a.cap.num_ifaces);
     EXPECT_GT(a.cap.max_short, 0u);
     EXPECT_GT(a.cap.max_bcopy, a.cap.max_short);
     EXPECT_GT(a.cap.max_message, a.cap.max_bcopy);
-    EXPECT_EQ(0u, a.queue.length);
+    EXPECT_EQ(0u, a.counters.emulated);
 }
 
 TEST_F(test_ucp_request, without_the_transport_there_is_a_reason)
@@ -305,7 +315,10 @@ TEST_F(test_ucp_request, without_the_transport_there_is_a_reason)
     ucp_request_param_t param = {};
     ucp_wimm_ep_attr_t attr;
 
-    p.config        = { { "TLS", "rc_verbs,ud_verbs:aux" } };
+    if (emulated_tls() == nullptr) {
+        p.config = { { "TLS", "rc_verbs,ud_verbs:aux" } };
+    }
+    p.emulate       = false;
     ucp_entity &a   = create(p);
     ucp_entity &b   = create(p);
     ucp_ep_h ep     = a.connect_address(b, UCP_ERR_HANDLING_MODE_PEER);

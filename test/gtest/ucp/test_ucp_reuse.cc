@@ -39,7 +39,10 @@ class test_ucp_reuse : public ucp_test {
         const size_t before = e().errors.size();
         ucp_buffer src(e(), length), dst(peer, length);
 
-        fail_endpoint(e(), src, dst);
+        if (emulated_tls() != nullptr) {
+            peer.connect_address(e(), UCP_ERR_HANDLING_MODE_PEER);
+        }
+        fail_endpoint(e(), peer, src, dst);
         ASSERT_TRUE(wait_for([&] { return e().arrivals.size() > before; }));
         close(e(), 0, UCP_EP_CLOSE_FLAG_FORCE);
     }

@@ -106,6 +106,30 @@ static struct sockaddr_in address_of(const std::string &netdev)
     return result;
 }
 
+/* UCX would complain of the keys of a transport that is not there */
+static void drop_unused(config_list &config)
+{
+    std::string tls;
+
+    for (const auto &key : config) {
+        tls = (key.first == "TLS") ? key.second : tls;
+    }
+
+    if ((tls.find("wimm") != std::string::npos) ||
+        (tls.find("verbs") != std::string::npos)) {
+        return;
+    }
+
+    config.erase(std::remove_if(config.begin(), config.end(),
+                                [](const config_list::value_type &key) {
+                                    return (key.first.compare(0, 3, "RC_") ==
+                                            0) ||
+                                           (key.first.compare(0, 3, "IB_") ==
+                                            0);
+                                }),
+                 config.end());
+}
+
 ucp_entity::ucp_entity(const params &p)
     : m_params(p),
       m_netdev((emulated_tls() != nullptr) ? "lo" : netdev_of(device_of(p))),
@@ -130,15 +154,8 @@ ucp_entity::ucp_entity(const params &p)
                    { "SOCKADDR_TLS_PRIORITY", "tcp" } };
     }
 
-    for (const auto &key : p.config) {
-        /* UCX would complain of those of a transport that is not there */
-        if ((emulated_tls() == nullptr) ||
-            ((key.first.compare(0, 3, "RC_") != 0) &&
-             (key.first.compare(0, 3, "IB_") != 0))) {
-            config.push_back(key);
-        }
-    }
-
+    config.insert(config.end(), p.config.begin(), p.config.end());
+    drop_unused(config);
     check(ucp_config_read(nullptr, nullptr, &ucp_config), "ucp_config_read");
     for (const auto &key : config) {
         check(ucp_config_modify(ucp_config, key.first.c_str(),
@@ -148,7 +165,12 @@ ucp_entity::ucp_entity(const params &p)
 
     ucp_params.field_mask = UCP_PARAM_FIELD_FEATURES;
     ucp_params.features   = p.features;
-    ucs_status_t status   = ucp_init(&ucp_params, ucp_config, &m_context);
+    if ((emulated_tls() != nullptr) &&
+        (std::string("self") == emulated_tls())) {
+        /* Nothing there could wake anybody */
+        ucp_params.features &= ~UCP_FEATURE_WAKEUP;
+    }
+    ucs_status_t status = ucp_init(&ucp_params, ucp_config, &m_context);
     ucp_config_release(ucp_config);
     check(status, "ucp_init");
 

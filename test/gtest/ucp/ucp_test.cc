@@ -6,6 +6,9 @@
 
 #include "ucp_test.h"
 
+#include <dirent.h>
+#include <sys/socket.h>
+
 #include <cstdlib>
 
 
@@ -234,17 +237,82 @@ void ucp_test::allow_failure()
     allow_log(UCS_LOG_LEVEL_WARN, "was not purged");
 }
 
-void ucp_test::fail_endpoint(ucp_entity &from, const ucp_buffer &src,
-                             const ucp_buffer &dst)
+void ucp_test::expect_failure(ucs_status_t told, ucs_status_t status)
+{
+    if (emulated_tls() == nullptr) {
+        EXPECT_STATUS(told, status);
+    } else {
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(status)) << status;
+    }
+}
+
+uint64_t ucp_test::bad_address(const ucp_buffer &dst)
+{
+    return (emulated_tls() != nullptr) ? dst.addr() : 4096;
+}
+
+void ucp_test::cut()
+{
+    if (emulated_tls() != nullptr) {
+        cut_tcp();
+    }
+}
+
+void ucp_test::cut_tcp()
+{
+    DIR *dir = opendir("/proc/self/fd");
+
+    for (struct dirent *entry = readdir(dir); entry != nullptr;
+         entry                = readdir(dir)) {
+        const int fd = atoi(entry->d_name);
+        struct sockaddr_storage addr;
+        socklen_t length = sizeof(addr), size = sizeof(int);
+        int listens = 0;
+
+        if ((getsockname(fd, reinterpret_cast<struct sockaddr *>(&addr),
+                         &length) == 0) &&
+            (addr.ss_family == AF_INET) &&
+            (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0) &&
+            !listens) {
+            shutdown(fd, SHUT_RDWR);
+        }
+    }
+    closedir(dir);
+}
+
+size_t ucp_test::long_put()
+{
+    return (emulated_tls() != nullptr) ? (1 << 16) :
+                                         (2 * query(sender()).cap.max_bcopy);
+}
+
+void ucp_test::greet(ucp_entity &from, ucp_entity &to)
+{
+    const size_t before       = to.arrivals.size();
+    ucp_request_param_t param = {};
+
+    ASSERT_OK(wait(ucp_wimm_notify_nbx(from.wimm(), from.ep(), 0, &param)));
+    ASSERT_TRUE(wait_arrivals(to, before + 1));
+    to.arrivals.pop_back();
+}
+
+void ucp_test::fail_endpoint(ucp_entity &from, ucp_entity &to,
+                             const ucp_buffer &src, const ucp_buffer &dst)
 {
     const size_t num_errors = from.errors.size();
     put_request request;
 
     ASSERT_OK(flush(from));
+    if (emulated_tls() != nullptr) {
+        greet(from, to);
+    }
+
     auto rkey                 = dst.unpack(from.ep());
     ucp_request_param_t param = request.param();
     request.ptr = ucp_wimm_put_nbx(from.wimm(), from.ep(), src.ptr(),
-                                   src.length(), 4096, rkey.get(), 1, &param);
+                                   src.length(), bad_address(dst), rkey.get(),
+                                   1, &param);
+    cut();
     EXPECT_NE(UCS_OK, wait(request));
     ASSERT_TRUE(wait_for([&] { return from.errors.size() == num_errors + 1; }));
 }

@@ -102,9 +102,27 @@ class ucp_test : public test_base {
     /* What UCX logs when an endpoint fails is expected */
     void allow_failure();
 
-    /* Have the first endpoint fail, by a put to where the peer has no memory. Calls nothing
-     * of this library but that. */
-    void fail_endpoint(ucp_entity &from, const ucp_buffer &src,
+    /* What a record or counter tells of a failed endpoint, of which UCX told another
+     * status: emulated it is that of the operation that failed */
+    static void expect_failure(ucs_status_t told, ucs_status_t status);
+
+    /* A put to that address fails, and its endpoint with it, at the latest when cut() was
+     * called. Natively the peer refuses an address that the key is not for. UCX that
+     * emulates puts does not look, there the connection is cut. */
+    static uint64_t bad_address(const ucp_buffer &dst);
+    static void cut();
+    static void cut_tcp();
+
+    /* A length that is not complete when it is posted */
+    size_t long_put();
+
+    /* A notification from the first endpoint that the peer gets and forgets: it is known to
+     * be there then */
+    void greet(ucp_entity &from, ucp_entity &to);
+
+    /* Have the first endpoint fail, by such a put. Calls nothing of this library but
+     * that. */
+    void fail_endpoint(ucp_entity &from, ucp_entity &to, const ucp_buffer &src,
                        const ucp_buffer &dst);
 
     ucp_wimm_attr_t query(ucp_entity &e);
