@@ -41,7 +41,7 @@ asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
 suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uct ucp
-        emulated selection clients wire stress conformance demo)
+        emulated examples selection clients wire stress conformance demo)
 
 # Longest time for one suite, in seconds: about ten times what it takes, but those of
 # the longest have limits inside
@@ -181,6 +181,16 @@ suite_uct() {
 
 suite_selection() {
     wimm_on_device single 600 "$WIMM_TOP/test/loading/test_selection.sh"
+}
+
+suite_examples() {
+    local tests=$WIMM_TOP/test/examples/test_examples.sh
+
+    "$tests"
+    tap_is "emulated: exit status" $? 0
+    wimm_on_device single 900 "$tests" device
+    tap_is "on a device: exit status" $? 0
+    tap_done
 }
 
 suite_clients() {
