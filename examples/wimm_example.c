@@ -306,14 +306,6 @@ static process_t *find_process(pid_t pid)
     return NULL;
 }
 
-int ex_stop(pid_t pid)
-{
-    int status;
-
-    kill(pid, SIGSTOP);
-    return (waitpid(pid, &status, WUNTRACED) == pid) && WIFSTOPPED(status);
-}
-
 int ex_kill(pid_t pid)
 {
     process_t *process = find_process(pid);

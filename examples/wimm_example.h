@@ -131,9 +131,6 @@ void ex_recv_exactly(int fd, void *buffer, size_t length, const char *from);
 pid_t ex_start(const char *who, ex_role_t role, void *arg, const int *fds,
                unsigned num_fds);
 
-/* Stop a process that was started, wherever it is. @return Whether it was alive. */
-int ex_stop(pid_t pid);
-
 /* Kill a process that was started. @return Whether it was alive. */
 int ex_kill(pid_t pid);
 

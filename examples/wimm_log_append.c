@@ -68,9 +68,6 @@ enum {
 #define NUM_IN_HAND  16 /* Records that the writer sends at the same time */
 #define MAX_REPORTED 5  /* Wrong records that are reported one by one */
 
-/* So many times nothing has come from a stopped writer: that was all */
-#define NUM_EMPTY 100
-
 
 typedef struct {
     unsigned long num_records;
@@ -353,34 +350,16 @@ static void take_all(reader_t *reader)
     } while (count > 0);
 }
 
-/*
- * Have the parent kill the writer, whatever it is doing.
- *
- * Emulated, the writer is stopped before, and what it has sent is taken: over a transport
- * without RDMA UCX acknowledges each put, and UCX 1.13.1 ends the process that wants to do
- * so when the writer is dead ("unexpected error: Endpoint timeout").
- */
+/* Have the parent kill the writer, whatever it is doing */
 static void ask_kill(reader_t *reader)
 {
-    int is_native  = (strcmp(ex_way(reader->peer), "native") == 0);
-    char byte      = is_native ? 'k' : 's';
-    unsigned empty = 0;
+    char byte = 0;
 
     ex_say("%lu records are replayed: %s may be killed", reader->next.seq,
            reader->peer->who);
     reader->peer->may_fail = 1;
     reader->is_kill_asked  = 1;
     ex_send(reader->opts->control, &byte, 1);
-    if (is_native) {
-        return;
-    }
-
-    ex_recv_exactly(reader->opts->control, &byte, 1, "the parent");
-    while (empty < NUM_EMPTY) {
-        empty = ex_progress(&reader->side) ? 0 : (empty + 1);
-        take_all(reader);
-    }
-    ex_send(reader->opts->control, "k", 1);
 }
 
 static void connect_writer(reader_t *reader, int writer)
@@ -513,23 +492,13 @@ static void parse(int argc, char **argv, options_t *opts)
     }
 }
 
-/* When the reader says so; after it has been stopped if it says that */
+/* When the reader says so */
 static void kill_writer(pid_t pid, int control)
 {
     char byte;
 
     if (ex_recv(control, &byte, 1) < 0) {
         return; /* The reader has ended, and has said why */
-    }
-
-    if (byte == 's') {
-        if (!ex_stop(pid)) {
-            ex_fail("the writer ended before it was stopped");
-        }
-        ex_send(control, &byte, 1);
-        if (ex_recv(control, &byte, 1) < 0) {
-            return;
-        }
     }
 
     if (!ex_kill(pid)) {
