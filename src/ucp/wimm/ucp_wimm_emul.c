@@ -463,6 +463,8 @@ static unsigned ucp_wimm_emul_deliver_kept(ucp_wimm_h wimm)
         emul = msg->emul;
         --wimm->emul.num_todo;
         if (!(emul->flags & UCP_WIMM_EMUL_FLAG_LOST)) {
+            /* The program may have closed it since, also in a handler just now */
+            ucp_wimm_eps_check(wimm, emul->super.ep);
             ucp_wimm_emul_deliver(emul, &msg->hdr);
         }
 
@@ -596,8 +598,15 @@ static unsigned ucp_wimm_emul_release_held(ucp_wimm_h wimm)
     ucp_wimm_emul_t *emul;
 
     ucs_list_for_each(emul, &wimm->emul.list, list) {
-        if (!ucs_queue_is_empty(&emul->held) &&
-            !ucp_wimm_native_ep_is_queueing(wimm, emul->ucp_ep)) {
+        if (ucs_queue_is_empty(&emul->held)) {
+            continue;
+        }
+
+        if (!ucp_wimm_emul_is_alive(emul)) {
+            break; /* It is one of the dead now */
+        }
+
+        if (!ucp_wimm_native_ep_is_queueing(wimm, emul->ucp_ep)) {
             ucp_wimm_chain_release(emul);
             ucp_wimm_chain_go(emul);
             return 1;
