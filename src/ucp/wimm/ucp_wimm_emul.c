@@ -591,9 +591,8 @@ static void ucp_wimm_emul_linger(ucp_wimm_h wimm, int is_lingering)
     wimm->emul.is_lingering = is_lingering;
 }
 
-/* Flushes that wait for UCP's own queue. One endpoint at a time: a callback may do
- * anything to the list. */
-static unsigned ucp_wimm_emul_release_held(ucp_wimm_h wimm)
+/* An endpoint whose flushes have waited for UCP's own queue and may go on, or NULL */
+static ucp_wimm_emul_t *ucp_wimm_emul_find_free(ucp_wimm_h wimm)
 {
     ucp_wimm_emul_t *emul;
 
@@ -607,18 +606,31 @@ static unsigned ucp_wimm_emul_release_held(ucp_wimm_h wimm)
         }
 
         if (!ucp_wimm_native_ep_is_queueing(wimm, emul->ucp_ep)) {
-            ucp_wimm_chain_release(emul);
-            ucp_wimm_chain_go(emul);
-            return 1;
+            return emul;
         }
     }
 
-    return 0;
+    return NULL;
+}
+
+int ucp_wimm_emul_has_work(ucp_wimm_h wimm)
+{
+    return !ucs_queue_is_empty(&wimm->emul.kept) ||
+           (ucp_wimm_emul_find_free(wimm) != NULL) ||
+           !ucs_list_is_empty(&wimm->emul.dead);
 }
 
 unsigned ucp_wimm_emul_progress(ucp_wimm_h wimm)
 {
     unsigned count = ucp_wimm_emul_deliver_kept(wimm);
+    ucp_wimm_emul_t *emul;
+
+    /* A callback may do anything to the list */
+    while ((emul = ucp_wimm_emul_find_free(wimm)) != NULL) {
+        ucp_wimm_chain_release(emul);
+        ucp_wimm_chain_go(emul);
+        ++count;
+    }
 
     while (!ucs_list_is_empty(&wimm->emul.dead)) {
         ucp_wimm_emul_bury(
@@ -626,7 +638,6 @@ unsigned ucp_wimm_emul_progress(ucp_wimm_h wimm)
         ++count;
     }
 
-    count += ucp_wimm_emul_release_held(wimm);
     if (wimm->emul.is_lingering && (wimm->emul.num_ops == 0)) {
         ucp_wimm_emul_linger(wimm, 0);
         ucp_wimm_eps_stop(wimm);

@@ -117,6 +117,9 @@ void ucp_wimm_emul_cleanup(ucp_wimm_h wimm);
 /* Called by progress if wimm->emul.num_todo is not 0. @return How much was done. */
 unsigned ucp_wimm_emul_progress(ucp_wimm_h wimm);
 
+/* Whether progress would do something now */
+int ucp_wimm_emul_has_work(ucp_wimm_h wimm);
+
 
 /*
  * Endpoints

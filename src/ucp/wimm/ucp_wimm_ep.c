@@ -353,11 +353,13 @@ static unsigned ucp_wimm_eps_progress(void *arg)
 
 int ucp_wimm_eps_arm(ucp_wimm_h wimm)
 {
-    int is_failing = ucp_wimm_eps_update(wimm);
+    int has_work;
 
+    /* All of these may find out about a failure */
+    ucp_wimm_eps_update(wimm);
     ucp_wimm_eps_watch(wimm, UINT_MAX);
-    return is_failing || !ucs_queue_is_empty(&wimm->emul.kept) ||
-           !ucs_list_is_empty(&wimm->emul.dead);
+    has_work = ucp_wimm_emul_has_work(wimm);
+    return has_work || !ucs_list_is_empty(&wimm->ep.failing);
 }
 
 void ucp_wimm_eps_init(ucp_wimm_h wimm)
