@@ -423,7 +423,7 @@ static void ucp_wimm_emul_keep(ucp_wimm_emul_t *emul,
     if (msg == NULL) {
         ucs_error("no memory for a notification, no more are taken from its"
                   " peer");
-        emul->flags |= UCP_WIMM_EMUL_FLAG_LOST;
+        emul->flags |= UCP_WIMM_EMUL_FLAG_CUT;
         return;
     }
 
@@ -439,7 +439,7 @@ static void ucp_wimm_emul_notified(ucp_wimm_emul_t *emul,
 {
     ucp_wimm_h wimm = emul->super.wimm;
 
-    if (emul->flags & UCP_WIMM_EMUL_FLAG_LOST) {
+    if (emul->flags & (UCP_WIMM_EMUL_FLAG_LOST | UCP_WIMM_EMUL_FLAG_CUT)) {
         return;
     }
 

@@ -62,7 +62,8 @@ enum {
     UCP_WIMM_EMUL_FLAG_DIRTY = UCS_BIT(
             8), /* Data was sent since the last flush */
     UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(
-            9) /* The peer owes a UCP_WIMM_EMUL_FLUSHED */
+            9), /* The peer owes a UCP_WIMM_EMUL_FLUSHED */
+    UCP_WIMM_EMUL_FLAG_CUT = UCS_BIT(10) /* LOST, behind the kept ones */
 };
 
 /* Both directions of an endpoint without a native way */
