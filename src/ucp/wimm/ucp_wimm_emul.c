@@ -820,6 +820,7 @@ void ucp_wimm_emul_forget(ucp_wimm_h wimm)
         while (!ucs_list_is_empty(lists[i])) {
             emul = ucs_list_extract_head(lists[i], ucp_wimm_emul_t, list);
             emul->super.ep->emul = NULL;
+            emul->flags |= UCP_WIMM_EMUL_FLAG_DEAD;
             ucp_wimm_chain_forget(emul);
             ucp_wimm_peer_put(&emul->super);
         }
