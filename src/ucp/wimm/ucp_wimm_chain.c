@@ -59,7 +59,6 @@ static void ucp_wimm_chain_set_status(ucp_wimm_chain_priv_t *priv,
 static void ucp_wimm_chain_complete(ucp_wimm_emul_t *emul,
                                     uct_pending_req_t *op, ucs_status_t status)
 {
-    --emul->super.wimm->emul.num_ops;
     ucp_wimm_native_op_complete(op, status);
     ucp_wimm_peer_put(&emul->super);
 }
@@ -441,7 +440,6 @@ void ucp_wimm_chain_push(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
     ucp_wimm_h wimm             = emul->super.wimm;
 
     ++emul->super.refcount;
-    ++wimm->emul.num_ops;
     priv->emul     = emul;
     priv->kind     = kind;
     priv->num_puts = 0;

@@ -638,7 +638,7 @@ unsigned ucp_wimm_emul_progress(ucp_wimm_h wimm)
         ++count;
     }
 
-    if (wimm->emul.is_lingering && (wimm->emul.num_ops == 0)) {
+    if (wimm->emul.is_lingering && (wimm->refcount == 1)) {
         ucp_wimm_emul_linger(wimm, 0);
         ucp_wimm_eps_stop(wimm);
     }
@@ -764,7 +764,8 @@ int ucp_wimm_emul_park(ucp_wimm_h wimm)
         return 0;
     }
 
-    if (wimm->emul.num_ops > 0) {
+    /* Those with UCP may turn out to have no native way */
+    if (wimm->refcount > 1) {
         ucp_wimm_emul_linger(wimm, 1);
     } else {
         ucp_wimm_eps_stop(wimm);

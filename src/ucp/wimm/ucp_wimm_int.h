@@ -124,7 +124,6 @@ struct ucp_wimm {
         int has_wimm;         /* The worker has an interface of the transport */
         unsigned am_id;
         unsigned num_slots; /* That each peer has */
-        unsigned num_ops;   /* That have not completed */
         unsigned num_todo;  /* For the next progress */
         ucs_mpool_t mp;     /* Messages */
         ucs_list_link_t list;
