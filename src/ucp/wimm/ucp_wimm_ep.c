@@ -267,6 +267,14 @@ static void ucp_wimm_eps_watch(ucp_wimm_h wimm, unsigned max)
             break;
         }
 
+        /* UCP may have freed one that the program does not have */
+        ++ep->refcount;
+        ucp_wimm_eps_check(wimm, ep);
+        if ((ep->ep == NULL) || ep->is_failing) {
+            ucp_wimm_ep_put(ep);
+            continue;
+        }
+
         ucp_wimm_ep_unlink(ep);
         ucp_wimm_native_ep_info(wimm, ep->ep, &info);
         if (info.uct_ep != NULL) {
@@ -275,6 +283,7 @@ static void ucp_wimm_eps_watch(ucp_wimm_h wimm, unsigned max)
             ucp_wimm_ep_watch(wimm, ep);
             first = (first == NULL) ? ep : first;
         }
+        ucp_wimm_ep_put(ep);
     }
 }
 
