@@ -155,6 +155,7 @@ void ucp_wimm_chain_sent(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
     ucp_wimm_chain_priv_t *priv = ucp_wimm_chain_priv(op);
 
     if (op_code == UCP_WIMM_EMUL_NOTIFY) {
+        emul->slots += (status != UCS_OK);
         ucp_wimm_chain_complete(emul, op, status);
         return;
     }
@@ -345,17 +346,31 @@ static void ucp_wimm_chain_flush(ucp_wimm_emul_t *emul, unsigned count)
     }
 }
 
-/* Ask once. @return Whether something changed: it may have been answered already. */
-static int ucp_wimm_chain_probe(ucp_wimm_emul_t *emul)
+/* The first of those that wait is not issued at all */
+static void ucp_wimm_chain_drop(ucp_wimm_emul_t *emul,
+                                ucp_wimm_chain_priv_t *priv,
+                                ucs_status_t status)
 {
+    ucs_queue_pull_non_empty(&emul->waiting);
+    ucp_wimm_chain_complete(emul, ucp_wimm_chain_op(priv), status);
+}
+
+/* Ask once, or the put has failed: nobody might ask again.
+ * @return Whether something changed: it may have been answered already. */
+static int ucp_wimm_chain_probe(ucp_wimm_emul_t *emul,
+                                ucp_wimm_chain_priv_t *priv)
+{
+    ucs_status_t status;
+
     if (emul->flags & UCP_WIMM_EMUL_FLAG_PROBED) {
         return 0;
     }
 
     emul->flags |= UCP_WIMM_EMUL_FLAG_PROBED;
-    if (ucp_wimm_emul_send_first(emul, UCP_WIMM_EMUL_PROBE, 0) != UCS_OK) {
+    status = ucp_wimm_emul_send_first(emul, UCP_WIMM_EMUL_PROBE, 0);
+    if (status != UCS_OK) {
         emul->flags &= ~UCP_WIMM_EMUL_FLAG_PROBED;
-        return 0;
+        ucp_wimm_chain_drop(emul, priv, status);
     }
 
     return 1;
@@ -371,14 +386,13 @@ static int ucp_wimm_chain_start(ucp_wimm_emul_t *emul)
     }
 
     if (!ucp_wimm_emul_is_alive(emul)) {
-        ucs_queue_pull_non_empty(&emul->waiting);
-        ucp_wimm_chain_complete(emul, ucp_wimm_chain_op(priv), emul->status);
+        ucp_wimm_chain_drop(emul, priv, emul->status);
         return 1;
     }
 
     if (priv->kind == UCP_WIMM_CHAIN_PUT) {
         if (!(emul->flags & UCP_WIMM_EMUL_FLAG_READY)) {
-            return ucp_wimm_chain_probe(emul);
+            return ucp_wimm_chain_probe(emul, priv);
         }
 
         if (emul->slots == 0) {

@@ -248,6 +248,7 @@ static ucs_status_t ucp_wimm_emul_send_msg(ucp_wimm_emul_t *emul,
     ucp_wimm_h wimm           = emul->super.wimm;
     ucp_wimm_emul_msg_t *msg;
     ucs_status_ptr_t ptr;
+    ucs_status_t status;
 
     msg = ucs_mpool_get_inline(&wimm->emul.mp);
     if (msg == NULL) {
@@ -270,10 +271,18 @@ static ucs_status_t ucp_wimm_emul_send_msg(ucp_wimm_emul_t *emul,
     param.user_data = msg;
     ptr             = ucp_am_send_nbx(emul->ucp_ep, wimm->emul.am_id, &msg->hdr,
                                       sizeof(msg->hdr), data->ptr, data->length, &param);
-    if (!UCS_PTR_IS_PTR(ptr)) {
-        ucp_wimm_emul_msg_done(msg, UCS_PTR_STATUS(ptr));
+    if (UCS_PTR_IS_PTR(ptr)) {
+        return UCS_OK;
     }
 
+    status = UCS_PTR_STATUS(ptr);
+    if ((status != UCS_OK) && (op == NULL)) {
+        msg->filler = NULL; /* The caller has it */
+        ucp_wimm_emul_msg_done(msg, status);
+        return status;
+    }
+
+    ucp_wimm_emul_msg_done(msg, status);
     return UCS_OK;
 }
 
@@ -320,7 +329,8 @@ ucs_status_t ucp_wimm_emul_send_first(ucp_wimm_emul_t *emul,
 static void ucp_wimm_emul_answer(ucp_wimm_emul_t *emul)
 {
     if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_HELLO,
-                           emul->super.wimm->emul.num_slots) != UCS_OK) {
+                           emul->super.wimm->emul.num_slots) ==
+        UCS_ERR_NO_MEMORY) {
         ucs_error("no memory to answer a peer that has notified puts for us");
     }
 }
@@ -328,7 +338,8 @@ static void ucp_wimm_emul_answer(ucp_wimm_emul_t *emul)
 static void ucp_wimm_emul_greet(ucp_wimm_emul_t *emul)
 {
     if (ucp_wimm_emul_send_first(emul, UCP_WIMM_EMUL_HELLO,
-                                 emul->super.wimm->emul.num_slots) != UCS_OK) {
+                                 emul->super.wimm->emul.num_slots) ==
+        UCS_ERR_NO_MEMORY) {
         ucs_error("no memory to tell a peer that we are there");
     }
 }

@@ -133,7 +133,7 @@ void ucp_wimm_emul_fail(ucp_wimm_emul_t *emul, ucs_status_t status);
 int ucp_wimm_emul_is_alive(ucp_wimm_emul_t *emul);
 
 /* Send a message without data.
- * @return UCS_ERR_NO_MEMORY, or UCS_OK if it is on its way. */
+ * @return UCS_OK if it is on its way. On an error nothing was done. */
 ucs_status_t ucp_wimm_emul_send(ucp_wimm_emul_t *emul,
                                 ucp_wimm_emul_op_t op_code, uint32_t imm);
 
