@@ -180,88 +180,6 @@ void ucp_wimm_put_ref(ucp_wimm_h wimm)
     --wimm->refcount;
 }
 
-int ucp_wimm_native_has_am(ucp_worker_h)
-{
-    return 1;
-}
-
-int ucp_wimm_native_has_am_handler(ucp_worker_h, unsigned)
-{
-    return 0;
-}
-
-ucs_status_t ucp_wimm_native_read_config(void *, ucs_config_field_t *)
-{
-    return UCS_OK;
-}
-
-void ucp_wimm_native_for_each_iface(ucp_worker_h, void (*)(uct_iface_h, void *),
-                                    void *)
-{
-}
-
-int ucp_wimm_native_ep_is_emulated(ucp_wimm_h, ucp_ep_h ep)
-{
-    return ep_of(ep)->no_lane;
-}
-
-int ucp_wimm_native_ep_is_queueing(ucp_wimm_h, ucp_ep_h)
-{
-    return 0;
-}
-
-uct_pending_req_t *ucp_wimm_native_op_create(ucp_wimm_h, ucp_ep_h,
-                                             const ucp_request_param_t *)
-{
-    return NULL;
-}
-
-ucs_status_ptr_t ucp_wimm_native_op_return(uct_pending_req_t *,
-                                           const ucp_request_param_t *)
-{
-    return NULL;
-}
-
-void ucp_wimm_native_op_get(uct_pending_req_t *, uint32_t *, size_t *)
-{
-}
-
-size_t ucp_wimm_native_ep_max_am(ucp_ep_h)
-{
-    return 8192;
-}
-
-int ucp_wimm_native_ep_has_puts(ucp_ep_h)
-{
-    return 1;
-}
-
-int ucp_wimm_native_op_is_by_am(uct_pending_req_t *)
-{
-    return 0;
-}
-
-int ucp_wimm_native_op_pull(uct_pending_req_t *, size_t, const void **,
-                            size_t *, uint64_t *)
-{
-    return 1;
-}
-
-size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *)
-{
-    return 0;
-}
-
-ucs_status_ptr_t ucp_wimm_native_op_put(uct_pending_req_t *, size_t,
-                                        ucp_send_nbx_callback_t)
-{
-    return NULL;
-}
-
-void ucp_wimm_native_op_complete(uct_pending_req_t *, ucs_status_t)
-{
-}
-
 unsigned ucp_worker_progress(ucp_worker_h handle)
 {
     fake_worker *worker = worker_of(handle);
@@ -279,11 +197,13 @@ unsigned ucp_worker_progress(ucp_worker_h handle)
 void *__real_malloc(size_t size);
 void *__real_realloc(void *ptr, size_t size);
 void *__real_ucs_malloc(size_t size, const char *name);
+void *__real_ucs_calloc(size_t nmemb, size_t size, const char *name);
 ucs_status_t __real_ucs_mpool_chunk_malloc(ucs_mpool_t *mp, size_t *size_p,
                                            void **chunk_p);
 void *__wrap_malloc(size_t size);
 void *__wrap_realloc(void *ptr, size_t size);
 void *__wrap_ucs_malloc(size_t size, const char *name);
+void *__wrap_ucs_calloc(size_t nmemb, size_t size, const char *name);
 ucs_status_t __wrap_ucs_mpool_chunk_malloc(ucs_mpool_t *mp, size_t *size_p,
                                            void **chunk_p);
 
@@ -300,6 +220,11 @@ void *__wrap_realloc(void *ptr, size_t size)
 void *__wrap_ucs_malloc(size_t size, const char *name)
 {
     return alloc_fails() ? NULL : __real_ucs_malloc(size, name);
+}
+
+void *__wrap_ucs_calloc(size_t nmemb, size_t size, const char *name)
+{
+    return alloc_fails() ? NULL : __real_ucs_calloc(nmemb, size, name);
 }
 
 ucs_status_t __wrap_ucs_mpool_chunk_malloc(ucs_mpool_t *mp, size_t *size_p,
@@ -520,10 +445,12 @@ void recv_test::ep_closed(ucp_ep_h ep)
 
 unsigned recv_test::progress()
 {
-    unsigned count;
+    unsigned count = 0;
 
     ucp_wimm_native_enter(m_worker.handle());
-    count = m_worker.progress_cb(m_worker.progress_arg);
+    if (m_worker.progress_cb != NULL) {
+        count = m_worker.progress_cb(m_worker.progress_arg);
+    }
     ucp_wimm_native_leave(m_worker.handle());
     return count;
 }

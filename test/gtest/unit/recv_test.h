@@ -29,6 +29,7 @@ struct fake_ep {
     bool told       = false; /* The program has got its error callback */
     bool marked     = false;
     bool no_lane    = false;   /* UCP chose another transport */
+    bool queueing   = false;   /* UCP has notified puts in its own queue */
     uct_ep_h uct_ep = nullptr; /* Of the lane, once it is connected */
 
     ucp_ep_h handle()
@@ -47,6 +48,12 @@ struct fake_worker {
     uint64_t events            = 0; /* Of endpoints */
     ucs_callback_t progress_cb = nullptr;
     void *progress_arg         = nullptr;
+
+    bool has_am                  = true;  /* UCP_FEATURE_AM */
+    bool has_wimm                = false; /* An interface of the transport */
+    unsigned am_id               = 0;
+    ucp_am_recv_callback_t am_cb = nullptr; /* Of am_id */
+    void *am_arg                 = nullptr;
 
     unsigned num_progress = 0;
     unsigned num_updates  = 0;
