@@ -333,7 +333,8 @@ ucp_wimm_notify_nbx(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm,
  * ucp_worker_flush_nbx.
  *
  * An emulated put waits until the peer is attached, and until it has a slot: so does a
- * flush behind it.
+ * flush behind it. It may need an answer of the peer, which comes from the peer's @ref
+ * ucp_worker_progress: both sides have to go on with that until both flushes are complete.
  *
  * @param [in] wimm   Handle.
  * @param [in] ep     Endpoint of the worker.

@@ -88,9 +88,7 @@ static void ucp_wimm_chain_end(ucp_wimm_emul_t *emul, uct_pending_req_t *op)
                                   .user_data = op };
     ucs_status_ptr_t ptr;
 
-    if (!ucp_wimm_emul_is_alive(emul)) {
-        ptr = UCS_STATUS_PTR(emul->status);
-    } else if (ucp_wimm_chain_priv(op)->kind == UCP_WIMM_CHAIN_CLOSE) {
+    if (ucp_wimm_chain_priv(op)->kind == UCP_WIMM_CHAIN_CLOSE) {
         ptr = ucp_ep_close_nbx(emul->ucp_ep, &param);
     } else {
         ptr = ucp_ep_flush_nbx(emul->ucp_ep, &param);
@@ -165,27 +163,32 @@ void ucp_wimm_chain_sent(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
 }
 
 /* Ask the peer whether all that our messages carried is in place.
- * @return Whether that is to be waited for. */
-static int ucp_wimm_chain_ask(ucp_wimm_emul_t *emul)
+ * @return UCS_OK if it is, UCS_INPROGRESS if that is to be waited for, or why nobody will
+ *         ever tell. */
+static ucs_status_t ucp_wimm_chain_ask(ucp_wimm_emul_t *emul)
 {
+    ucs_status_t status;
+
     if (!ucp_wimm_emul_is_alive(emul)) {
-        return 0;
+        return emul->status;
     }
 
     if (emul->num_sending > 0) {
-        return 1;
+        return UCS_INPROGRESS;
     }
 
     if (emul->flags & UCP_WIMM_EMUL_FLAG_DIRTY) {
         emul->flags &= ~UCP_WIMM_EMUL_FLAG_DIRTY;
         emul->flags |= UCP_WIMM_EMUL_FLAG_ASKED;
-        if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_FLUSH, 0) != UCS_OK) {
+        status = ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_FLUSH, 0);
+        if (status != UCS_OK) {
             emul->flags |= UCP_WIMM_EMUL_FLAG_DIRTY;
             emul->flags &= ~UCP_WIMM_EMUL_FLAG_ASKED;
+            return status;
         }
     }
 
-    return emul->flags & UCP_WIMM_EMUL_FLAG_ASKED;
+    return (emul->flags & UCP_WIMM_EMUL_FLAG_ASKED) ? UCS_INPROGRESS : UCS_OK;
 }
 
 /* The first of those that were issued, if it can go on, or has failed.
@@ -203,12 +206,18 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
     op     = ucp_wimm_chain_op(priv);
     status = priv->status;
     if (priv->kind != UCP_WIMM_CHAIN_PUT) {
-        if (ucp_wimm_chain_ask(emul)) {
+        status = ucp_wimm_chain_ask(emul);
+        if (status == UCS_INPROGRESS) {
             return 0;
         }
 
         ucp_wimm_chain_pull_issued(emul);
-        ucp_wimm_chain_end(emul, op);
+        if (status == UCS_OK) {
+            ucp_wimm_chain_end(emul, op);
+        } else {
+            ucp_wimm_chain_complete(emul, op, status);
+        }
+
         return 1;
     }
 
@@ -310,10 +319,11 @@ static void ucp_wimm_chain_flush_cb(void *request, ucs_status_t status,
 }
 
 /* Those whose puts UCX has sent: its flush may pass what waits for room.
- * @return Whether there are some that no flush has covered. */
+ * @return Whether there are puts that no flush has covered. */
 static int ucp_wimm_chain_may_flush(ucp_wimm_emul_t *emul, unsigned *count_p)
 {
     unsigned count = 0;
+    int is_needed  = 0;
     ucp_wimm_chain_priv_t *priv;
 
     ucs_queue_for_each(priv, &emul->issued, queue) {
@@ -321,11 +331,13 @@ static int ucp_wimm_chain_may_flush(ucp_wimm_emul_t *emul, unsigned *count_p)
             break;
         }
 
+        is_needed |= (count >= emul->num_flushed) &&
+                     (priv->kind == UCP_WIMM_CHAIN_PUT);
         ++count;
     }
 
     *count_p = count;
-    return count > emul->num_flushed;
+    return is_needed;
 }
 
 static void ucp_wimm_chain_flush(ucp_wimm_emul_t *emul, unsigned count)

@@ -378,7 +378,7 @@ ucs_status_ptr_t ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
 
     if (!wimm->emul.is_on ||
         (ucp_wimm_emul_get(wimm, ucp_ep, &emul) != UCS_OK) ||
-        (ucp_wimm_chain_is_empty(emul) &&
+        (ucp_wimm_chain_is_done(emul) &&
          !ucp_wimm_native_ep_is_queueing(wimm, ucp_ep))) {
         return NULL;
     }
@@ -771,11 +771,12 @@ ucs_status_t ucp_wimm_emul_init(ucp_wimm_h wimm, unsigned am_id)
 
 int ucp_wimm_emul_park(ucp_wimm_h wimm)
 {
-    if (!wimm->emul.is_on || ucs_list_is_empty(&wimm->emul.list)) {
+    /* Operations that are with UCP may turn out to have no native way */
+    if (!wimm->emul.is_on ||
+        (ucs_list_is_empty(&wimm->emul.list) && (wimm->refcount == 1))) {
         return 0;
     }
 
-    /* Those with UCP may turn out to have no native way */
     if (wimm->refcount > 1) {
         ucp_wimm_emul_linger(wimm, 1);
     } else {

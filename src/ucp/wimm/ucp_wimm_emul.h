@@ -218,11 +218,14 @@ void ucp_wimm_chain_sent(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
 /* Drop all operations without a word, after the worker was destroyed */
 void ucp_wimm_chain_forget(ucp_wimm_emul_t *emul);
 
-static inline int ucp_wimm_chain_is_empty(const ucp_wimm_emul_t *emul)
+/* Whether UCP's own flush covers all that there was */
+static inline int ucp_wimm_chain_is_done(const ucp_wimm_emul_t *emul)
 {
     return ucs_queue_is_empty(&emul->held) &&
            ucs_queue_is_empty(&emul->waiting) &&
-           ucs_queue_is_empty(&emul->issued);
+           ucs_queue_is_empty(&emul->issued) && (emul->num_sending == 0) &&
+           !(emul->flags &
+             (UCP_WIMM_EMUL_FLAG_DIRTY | UCP_WIMM_EMUL_FLAG_ASKED));
 }
 
 #endif

@@ -45,6 +45,12 @@ std::string message_name(const ucp_wimm_emul_hdr_t &hdr)
         return "NOTIFY " + imm + " " + std::to_string(be64toh(hdr.length));
     case UCP_WIMM_EMUL_SLOTS:
         return "SLOTS " + imm;
+    case UCP_WIMM_EMUL_DATA:
+        return "DATA " + imm;
+    case UCP_WIMM_EMUL_FLUSH:
+        return "FLUSH";
+    case UCP_WIMM_EMUL_FLUSHED:
+        return "FLUSHED";
     default:
         return "message " + std::to_string(hdr.op);
     }
@@ -140,18 +146,28 @@ size_t ucp_wimm_native_ep_max_am(ucp_ep_h)
 
 int ucp_wimm_native_ep_has_puts(ucp_ep_h)
 {
-    return 1;
+    return !emul_test::current->by_am;
 }
 
 int ucp_wimm_native_op_is_by_am(uct_pending_req_t *)
 {
-    return 0;
+    return emul_test::current->by_am;
 }
 
-int ucp_wimm_native_op_pull(uct_pending_req_t *, size_t, const void **,
-                            size_t *, uint64_t *)
+int ucp_wimm_native_op_pull(uct_pending_req_t *req, size_t max,
+                            const void **ptr_p, size_t *length_p,
+                            uint64_t *remote_addr_p)
 {
-    return 1;
+    static const char bytes[256] = {};
+    fake_op *op                  = op_of(req);
+
+    EXPECT_TRUE(emul_test::current->by_am);
+    EXPECT_EQ(UCP_WIMM_EMUL_MAX_DATA, max);
+    *ptr_p         = &bytes[op->pulled];
+    *length_p      = std::min<size_t>(op->length - op->pulled, 10);
+    *remote_addr_p = 1000 + op->pulled;
+    op->pulled += *length_p;
+    return op->pulled == op->length;
 }
 
 size_t ucp_wimm_native_op_num_puts(uct_pending_req_t *req)
@@ -191,14 +207,22 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned, const void *header,
     ucs_status_ptr_t ret;
 
     EXPECT_EQ(sizeof(*hdr), header_length);
-    if ((hdr->op != UCP_WIMM_EMUL_PROBE) && (hdr->op != UCP_WIMM_EMUL_HELLO)) {
+    std::string name = message_name(*hdr);
+    if ((hdr->op == UCP_WIMM_EMUL_NOTIFY) || (hdr->op == UCP_WIMM_EMUL_DATA)) {
+        if (count > 0) {
+            EXPECT_NE(nullptr, buffer);
+            name += " with " + std::to_string(count) + " at " +
+                    std::to_string(be64toh(hdr->addr));
+        }
+    } else if ((hdr->op != UCP_WIMM_EMUL_PROBE) &&
+               (hdr->op != UCP_WIMM_EMUL_HELLO)) {
         EXPECT_EQ(nullptr, buffer);
         EXPECT_EQ(0u, count);
     }
     EXPECT_TRUE(param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS);
     EXPECT_TRUE(param->flags & UCP_AM_SEND_FLAG_REPLY);
     sent = *hdr;
-    ret  = call(ep, message_name(*hdr), param, header);
+    ret  = call(ep, name, param, header);
     if (fake_ucp::current->on_am && !UCS_PTR_IS_ERR(ret)) {
         fake_ucp::current->on_am(ep, sent);
     }
@@ -491,7 +515,7 @@ ucp_wimm_emul_hdr_t emul_test::hdr(unsigned op, uint32_t imm, uint64_t length,
 }
 
 void emul_test::arrive(const void *header, size_t header_length, size_t length,
-                       uint64_t recv_attr, ucp_ep_h ep)
+                       uint64_t recv_attr, ucp_ep_h ep, void *data)
 {
     ucp_am_recv_param_t param = {};
 
@@ -499,7 +523,7 @@ void emul_test::arrive(const void *header, size_t header_length, size_t length,
     param.reply_ep  = ep;
     ASSERT_NE(nullptr, m_worker.am_cb);
     ucp_wimm_native_enter(m_worker.handle());
-    EXPECT_OK(m_worker.am_cb(m_worker.am_arg, header, header_length, NULL,
+    EXPECT_OK(m_worker.am_cb(m_worker.am_arg, header, header_length, data,
                              length, &param));
     ucp_wimm_native_leave(m_worker.handle());
 }

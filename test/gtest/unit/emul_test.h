@@ -23,6 +23,7 @@ struct fake_op {
     uint32_t imm           = 0;
     size_t length          = 0;
     unsigned num_puts      = 0;
+    size_t pulled          = 0; /* Of the data, by messages */
     unsigned num_completed = 0;
     ucs_status_t status    = UCS_INPROGRESS;
     std::function<void()> on_complete; /* The program's callback */
@@ -45,7 +46,8 @@ struct fake_request {
 /*
  * UCP as the emulation calls it: it notes each call, and answers what the test wants. The
  * names of calls: "put IMM", "flush", "close", "PROBE", "HELLO SLOTS", "NOTIFY IMM LENGTH",
- * "SLOTS COUNT"; with "1:" before it for endpoint 1.
+ * "SLOTS COUNT", "DATA IMM", "FLUSH", "FLUSHED"; with " with BYTES at ADDRESS" behind those
+ * that carry data; with "1:" before it for endpoint 1.
  */
 class fake_ucp {
   public:
@@ -108,6 +110,9 @@ class emul_test : public recv_test {
 
     static emul_test *current;
 
+    /* No transport puts: messages carry the data, 10 bytes each, to 1000 */
+    bool by_am = false;
+
   protected:
     static const unsigned AM_ID = 17;
 
@@ -142,7 +147,7 @@ class emul_test : public recv_test {
     void arrive(ucp_ep_h ep, const ucp_wimm_emul_hdr_t &hdr);
 
     void arrive(const void *header, size_t header_length, size_t length,
-                uint64_t recv_attr, ucp_ep_h ep);
+                uint64_t recv_attr, ucp_ep_h ep, void *data = nullptr);
 
     static ucp_wimm_emul_hdr_t hdr(unsigned op, uint32_t imm = 0,
                                    uint64_t length = 0, uint8_t flags = 0);

@@ -513,12 +513,13 @@ TEST_F(test_ucp_emul_recv, detached_with_operations_of_closed_endpoints)
     put(2);
     ep_closed(ep(0));
     settle();
-    EXPECT_EQ(0, park());
-    EXPECT_EQ(nullptr, m_worker.progress_cb);
+    EXPECT_EQ(1, park());
     complete("put 2", UCS_ERR_CANCELED);
     complete("put 1", UCS_ERR_CANCELED);
     EXPECT_EQ(strings({ end(1, UCS_ERR_CANCELED), end(2, UCS_ERR_CANCELED) }),
               ended());
+    progress();
+    EXPECT_EQ(nullptr, m_worker.progress_cb);
 }
 
 TEST_F(test_ucp_emul_recv, flush_waits_for_ucp_after_detach)
