@@ -288,6 +288,14 @@ suite_demo() {
     table=$(sed -n '/^  what  *size  result$/,$p' "$logs/demo.out")
     tap_is "demo.sh: exit status" "$status" 0
     tap_has "demo.sh ends with the table" "$table" "notified put, ping-pong"
+    tap_has "an example is in it" "$table" "records replayed in order"
+
+    "$WIMM_TOP/contrib/demo.sh" --no-rdma 2>&1 | tee "$logs/demo-no-rdma.out"
+    status=${PIPESTATUS[0]}
+    table=$(sed -n '/^  what  *size  result$/,$p' "$logs/demo-no-rdma.out")
+    tap_is "demo.sh --no-rdma: exit status" "$status" 0
+    tap_has "it ends with the table" "$table" "records replayed in order"
+    tap_has "it says how" "$table" "emulated: put, flush, active message"
     tap_done
 }
 

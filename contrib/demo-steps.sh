@@ -4,13 +4,15 @@
 #
 # See file LICENSE for terms.
 #
-# The part of demo.sh that needs an RDMA device: demo-steps.sh BUILD-FOLDER
+# The part of demo.sh that shows: demo-steps.sh BUILD-FOLDER [--no-rdma]
 
 set -u
 build=${1:?the build folder}
+no_rdma=${2-}
 wimm_run=$build/src/tools/wimm-run
-pingpong=$build/examples/uct_wimm_pingpong
-ucp_pingpong=$build/examples/ucp_wimm_pingpong
+examples=$build/examples
+pingpong=$examples/uct_wimm_pingpong
+ucp_pingpong=$examples/ucp_wimm_pingpong
 # The caller's settings are for the caller's programs
 unset "${!UCX_@}"
 scratch=$(mktemp -d)
@@ -21,22 +23,6 @@ fail() {
     printf 'demo: %s\n' "$*" >&2
     exit 1
 }
-
-# Devices of the two sides: both ends of the wire, or one device twice
-devices() {
-    local state
-
-    for state in /sys/class/infiniband/*/ports/*/state; do
-        grep -q ACTIVE "$state" 2>/dev/null || continue
-        state=${state#/sys/class/infiniband/}
-        echo "${state%%/*}:$(echo "$state" | cut -d / -f 3)"
-    done
-}
-mapfile -t list < <(devices)
-[ ${#list[@]} -gt 0 ] || fail "no RDMA device with an active port"
-server_dev=${list[0]}
-client_dev=${list[1]:-${list[0]}}
-[ -n "${WIMM_VM-}" ] || client_dev=$server_dev
 
 # wait_listen PORT PID: until the process listens, or has ended
 wait_listen() {
@@ -122,6 +108,65 @@ pingpong_row() {
             's/^\([0-9]*\) notifications.*/\1/p' "$scratch/client") notified, 0 bad"
 }
 
+# The log: a line each, and what its last line says for the table
+example() {
+    local name=$1 size=$2 way=$3
+
+    shift 3
+    timeout 120 "$@" >"$scratch/client" 2>&1 || {
+        cat "$scratch/client"
+        fail "$name ended with an error"
+    }
+    sed 's/^/   /' "$scratch/client"
+    grep -q ", $way\$" "$scratch/client" || fail "$name did not run $way"
+    row "$name" "$size" \
+        "$(sed -n '$s/^.*: \(.* 0 wrong\).*/\1/p' "$scratch/client")"
+}
+
+table() {
+    echo
+    echo "  what                                    size  result"
+    echo "  ---------------------------------- ---------  --------------------------"
+    printf '%s\n' "${rows[@]}"
+}
+
+# Whatever UCX takes on this machine if there is no RDMA
+if [ -n "$no_rdma" ]; then
+    export UCX_TLS=tcp,sm,self UCX_NET_DEVICES=lo
+    way="emulated: put, flush, active message, over what UCX takes of $UCX_TLS"
+    echo "-- notified puts between two processes, $way: ucp_wimm_pingpong"
+    for size in 8 65536; do
+        both "ping-pong" 18516 \
+            "$ucp_pingpong" -s $size -- "$ucp_pingpong" -s $size 127.0.0.1
+        sed 's/^/   /' "$scratch/client"
+        grep -q ' arrived, 0 bad, emulated' "$scratch/client" ||
+            fail "ping-pong: wrong data, or not emulated"
+        pingpong_row "notified put, ping-pong" "$size B"
+    done
+    echo "-- a replicated log, whose writer is killed: wimm_log_append -k 50"
+    example "wimm_log_append" "<= 600 B" emulated "$examples/wimm_log_append" -k 50
+    table
+    echo "  ($way)"
+    echo
+    exit 0
+fi
+
+# Devices of the two sides: both ends of the wire, or one device twice
+devices() {
+    local state
+
+    for state in /sys/class/infiniband/*/ports/*/state; do
+        grep -q ACTIVE "$state" 2>/dev/null || continue
+        state=${state#/sys/class/infiniband/}
+        echo "${state%%/*}:$(echo "$state" | cut -d / -f 3)"
+    done
+}
+mapfile -t list < <(devices)
+[ ${#list[@]} -gt 0 ] || fail "no RDMA device with an active port"
+server_dev=${list[0]}
+client_dev=${list[1]:-${list[0]}}
+[ -n "${WIMM_VM-}" ] || client_dev=$server_dev
+
 uct_perftest put_lat 8
 ucp_perftest ucp_put_lat 8 2 "us median"
 ucp_perftest ucp_put_bw 65536 5 "MB/s"
@@ -155,10 +200,13 @@ ucp_pingpong() {
 ucp_pingpong 8
 ucp_pingpong 65536
 
-echo
-echo "  what                                    size  result"
-echo "  ---------------------------------- ---------  --------------------------"
-printf '%s\n' "${rows[@]}"
+echo "-- a replicated log, whose writer is killed: wimm_log_append -k 50," \
+     "UCX_TLS=wimm,ud_verbs:aux, $server_dev"
+example "wimm_log_append" "<= 600 B" native \
+    env UCX_TLS=wimm,ud_verbs:aux ${dgid_check:+"$dgid_check"} \
+        "UCX_NET_DEVICES=$server_dev" "$examples/wimm_log_append" -k 50
+
+table
 [ -z "${WIMM_VM-}" ] ||
     echo "  (an emulated CPU and Soft-RoCE: it works, but these are no speeds; near" \
          "4000 us is the guest's clock tick)"

@@ -14,13 +14,15 @@
  *   ucp_wimm_pingpong                      the first side waits for
  *   ucp_wimm_pingpong 127.0.0.1            the second one
  *
- * UCX_TLS says which transports UCP may use: wimm,ud_verbs:aux
+ * UCX_TLS says which transports UCP may use: wimm,ud_verbs:aux. Over others (tcp) notified
+ * puts are emulated.
  */
 
 #include <ucp_wimm.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,7 @@
 #define MAX_SIZE      65536
 #define CONNECT_TRIES 100 /* 100 ms apart */
 #define WAIT_SECONDS  30.0
+#define AM_ID         1 /* For a peer that is reached without RDMA */
 
 #define CHECK(_call) check((_call), #_call)
 
@@ -151,13 +154,15 @@ static int tcp_open(const options_t *opts)
 static void open_side(side_t *side)
 {
     ucp_params_t params         = { .field_mask = UCP_PARAM_FIELD_FEATURES,
-                                    .features   = UCP_FEATURE_RMA };
+                                    .features   = UCP_FEATURE_RMA | UCP_FEATURE_AM };
     ucp_worker_params_t wparams = { .field_mask = 0 };
+    ucp_wimm_params_t nparams   = { .field_mask = UCP_WIMM_PARAM_FIELD_AM_ID,
+                                    .am_id      = AM_ID };
     ucp_mem_map_params_t mparams;
 
     CHECK(ucp_init(&params, NULL, &side->context));
     CHECK(ucp_worker_create(side->context, &wparams, &side->worker));
-    CHECK(ucp_wimm_attach(side->worker, NULL, &side->wimm));
+    CHECK(ucp_wimm_attach(side->worker, &nparams, &side->wimm));
     CHECK(ucp_wimm_counter_create(side->wimm, NULL, &side->counter));
 
     side->memory = calloc(2, MAX_SIZE);
@@ -315,12 +320,21 @@ static void run(side_t *side, const options_t *opts)
 static void close_side(side_t *side, int fd)
 {
     ucp_request_param_t param = { .op_attr_mask = 0 };
+    struct pollfd pfd         = { .fd = fd, .events = POLLIN };
     char byte                 = 0;
 
-    wait_request(side, ucp_ep_flush_nbx(side->ep, &param));
-    free(swap_bytes(fd, &byte, 1)); /* The other side has all it waited for */
+    wait_request(side, ucp_wimm_flush_nbx(side->wimm, side->ep, &param));
+
+    /* The other side has all it waited for. Until it says so it may need us: emulated, its
+     * flush is answered by our progress. */
+    transfer(fd, &byte, sizeof(byte), 1);
+    while (poll(&pfd, 1, 0) == 0) {
+        ucp_worker_progress(side->worker);
+    }
+    transfer(fd, &byte, sizeof(byte), 0);
+
     ucp_rkey_destroy(side->rkey);
-    wait_request(side, ucp_ep_close_nbx(side->ep, &param));
+    wait_request(side, ucp_wimm_ep_close_nbx(side->wimm, side->ep, &param));
     ucp_wimm_counter_destroy(side->counter);
     CHECK(ucp_wimm_detach(side->wimm));
     CHECK(ucp_mem_unmap(side->context, side->memh));
