@@ -249,6 +249,20 @@ tap_run "and as C++" c++ -Wall -Wextra -Werror -std=c++11 -pedantic -x c++ -I"$i
 output=$(LD_LIBRARY_PATH=$installed/lib:$installed/lib/ucx UCX_TLS=self "$tmp/user" 2>&1)
 tap_is "it runs, and attaches" "$output" "attached, 32 bits"
 
+# The program of README.md, as it is printed there
+awk '/^<!-- .*test_configure.sh compiles and runs this/ {found = 1; next}
+     found && /^```$/ {exit} inside {print} found && /^```c$/ {inside = 1}' \
+    "$top/README.md" >"$tmp/readme.c"
+tap_is "README's program has 30 lines" "$(wc -l <"$tmp/readme.c")" 30
+tap_run "it compiles as printed" cc -Wall -Wextra -Werror -I"$installed/include" \
+    ${ucx_prefix:+-isystem "$ucx_prefix/include"} "$tmp/readme.c" -o "$tmp/readme" \
+    -L"$installed/lib" -Wl,-rpath-link,"$installed/lib/ucx" -lucp_wimm \
+    -L"$ucx_libdir" -Wl,-rpath,"$ucx_libdir" -lucp
+for tls in self tcp sm; do
+    output=$(LD_LIBRARY_PATH=$installed/lib:$installed/lib/ucx UCX_TLS=$tls timeout 60 "$tmp/readme" 2>&1)
+    tap_is "it runs over $tls" "$output" "42: notified"
+done
+
 tap_run "make uninstall" make -s uninstall DESTDIR="$tmp/dest"
 tap_is "uninstall leaves nothing" "$(find "$tmp/dest" ! -type d)" ""
 

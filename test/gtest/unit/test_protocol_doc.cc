@@ -7,6 +7,7 @@
 #include "tl_test.h"
 
 extern "C" {
+#include <ucp/wimm/ucp_wimm_emul.h>
 #include <uct/ib/wimm/wimm_fc.h>
 }
 
@@ -263,6 +264,26 @@ TEST_F(test_protocol_doc, version_and_limits)
                          std::to_string(UCT_WIMM_MAX_CREDITS) + " |"));
     EXPECT_TRUE(
             has_text(", 1 to " + std::to_string(UCT_WIMM_MAX_SLOTS) + " |"));
+}
+
+TEST_F(test_protocol_doc, messages_of_the_emulation)
+{
+    const std::vector<row> rows = table("| code | message |");
+    const std::vector<std::pair<unsigned, std::string>> ops = {
+        { UCP_WIMM_EMUL_PROBE, "PROBE" },    { UCP_WIMM_EMUL_HELLO, "HELLO" },
+        { UCP_WIMM_EMUL_NOTIFY, "NOTIFY" },  { UCP_WIMM_EMUL_SLOTS, "SLOTS" },
+        { UCP_WIMM_EMUL_DATA, "DATA" },      { UCP_WIMM_EMUL_FLUSH, "FLUSH" },
+        { UCP_WIMM_EMUL_FLUSHED, "FLUSHED" }
+    };
+
+    ASSERT_EQ(ops.size() + 1, rows.size());
+    EXPECT_EQ(ops.size(), UCP_WIMM_EMUL_LAST);
+    for (size_t i = 0; i < ops.size(); ++i) {
+        EXPECT_EQ(std::to_string(ops[i].first), rows[i + 1][0]);
+        EXPECT_EQ(ops[i].second, rows[i + 1][1]);
+    }
+    EXPECT_EQ(24u, sizeof(ucp_wimm_emul_hdr_t));
+    EXPECT_EQ(7168, UCP_WIMM_EMUL_MAX_DATA);
 }
 
 TEST_F(test_protocol_doc, operations)
