@@ -154,6 +154,9 @@ suite_sanitizers() {
     wimm_on_device single 1500 "$asan_build/test/gtest/gtest_uct" \
         --gtest_filter="$filter"
     tap_is "transport tests: exit status" $? 0
+    WIMM_TEST_TLS=tcp timeout -k 10 300 "$asan_build/test/gtest/gtest_ucp" \
+        --gtest_filter="$(emulated_filter tcp)"
+    tap_is "emulated UCP tests: exit status" $? 0
     # Without those of UCP's own operations, which the transport tests have, too
     wimm_on_device single 900 "$asan_build/test/gtest/gtest_ucp" \
         --gtest_filter="$filter:*several_messages*:*test_ucp_fixture*"

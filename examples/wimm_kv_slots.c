@@ -521,7 +521,7 @@ int main(int argc, char **argv)
 {
     options_t opts = { .num_clients = 3, .per_client = 8 };
     int servers[MAX_CLIENTS];
-    char who[16];
+    char who[32];
     int option, channel[2];
     unsigned i;
 

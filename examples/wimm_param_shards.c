@@ -576,7 +576,7 @@ int main(int argc, char **argv)
                        .num_iterations = 6,
                        .late           = 3 };
     int servers[MAX_WORKERS];
-    char who[16];
+    char who[32];
     int channel[2];
     unsigned i;
 

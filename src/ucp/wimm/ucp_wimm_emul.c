@@ -53,7 +53,7 @@ static ucs_config_field_t ucp_wimm_emul_config_table[] = {
       "consumed.",
       ucs_offsetof(ucp_wimm_emul_config_t, num_slots), UCS_CONFIG_TYPE_UINT },
 
-    { NULL }
+    { .name = NULL }
 };
 
 static ucs_mpool_ops_t ucp_wimm_emul_mpool_ops = {
