@@ -47,6 +47,20 @@ ucp_tests=(
     all/test_ucp_fail.put_that_fails_ends_in_an_error_and_notifies_nobody/address
 )
 
+# Emulated, which needs no device
+emulated_tests=(
+    all/test_ucp_put.all_lengths/address
+    test_ucp_request.iov_of_all_shapes
+    test_ucp_handler.detaching_leaves_what_was_issued
+    test_ucp_emul.waits_for_a_peer_that_is_not_attached
+    test_ucp_emul.close_ends_what_waits_for_a_peer
+    test_ucp_emul.arrivals_between_two_attachments_are_kept
+    test_ucp_emul.sender_that_detaches_and_attaches_again
+    test_ucp_emul.id_stays_that_of_the_peers
+    test_ucp_emul_fail.force_close_ends_what_waits_for_a_peer
+    test_ucp_emul_fail.failure_ends_what_waits_for_a_peer
+)
+
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
@@ -68,6 +82,8 @@ case ${1-} in
 '')
     memcheck gtest_unit 0
     memcheck test_dlopen 0
+    WIMM_TEST_TLS=tcp memcheck gtest_ucp ${#emulated_tests[@]} \
+        --gtest_filter="$(IFS=:; echo "${emulated_tests[*]}")"
     ;;
 device)
     memcheck gtest_uct ${#tests[@]} --gtest_filter="$(IFS=:; echo "${tests[*]}")"
