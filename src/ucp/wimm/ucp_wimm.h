@@ -53,10 +53,13 @@
  *
  * Emulation. Where UCX reaches a peer without the transport "wimm" (shared memory, TCP,
  * another transport of the device) the same calls are a put, a flush, and an active message
- * behind it, with the same guarantees: visibility, order, exactly once, one slot per
- * notification. It takes an am_id on both sides (@ref ucp_wimm_attach). A put waits, with
- * nothing written, until the peer is attached; UCX of a peer that is not warns once that an
- * active message has no handler.
+ * behind it, or, where no transport does the put (TCP), active messages that carry the data.
+ * The guarantees are the same: visibility, order, exactly once, one slot per notification.
+ * But over TCP nothing checks an address or a key, as with UCX's own puts there. It takes an
+ * am_id on both sides (@ref ucp_wimm_attach). A put waits, with nothing written, until the
+ * peer is attached. To find out, each endpoint sends one message at its first put, and one
+ * when somebody attaches; UCX of a peer that is not attached warns of each of them, at
+ * length if that has no UCP_FEATURE_AM. So attach before there are endpoints to others.
  *
  * Connections. An operation may be issued as soon as there is an endpoint: until it is
  * connected, and while resources, receive credits or slots of the peer are missing, it
@@ -107,8 +110,9 @@ typedef struct ucp_wimm_counter *ucp_wimm_counter_h;
  * There is one stream per worker. A record is a notification, or the failure of an
  * endpoint: one per failure, after all notifications that had arrived on the endpoint. An
  * endpoint that fails before it is connected, or that emulates and has sent nothing that
- * fails, is reported with UCS_ERR_CONNECTION_RESET, whatever UCX tells its error callback. If that callback closes it before it was
- * connected, records and counters may tell no more than that it was closed.
+ * fails, is reported with UCS_ERR_CONNECTION_RESET, whatever UCX tells its error callback.
+ * If that callback closes it before it was connected, records and counters may tell no
+ * more than that it was closed.
  */
 typedef struct ucp_wimm_notification {
     ucs_status_t
@@ -252,13 +256,13 @@ UCP_WIMM_API ucs_status_t ucp_wimm_set_handler(ucp_wimm_h wimm,
  * meaning of completion, are those at the top of this file. A put up to the device's
  * largest message, and with no more entries than the device takes, is one work request
  * and one message. A longer one is several, with one notification, of the whole
- * length, after the last. Where it is emulated it is a plain put, or one for each entry, a
- * flush, and an active message; it never completes at once.
+ * length, after the last. Where it is emulated it is what the top of this file says, and
+ * UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL refuses it.
  *
  * If the endpoint fails before the put has completed, the request ends with the error
  * (for endpoints with UCP_ERR_HANDLING_MODE_PEER; without it UCX's own rules hold). A
- * put to memory that the peer does not allow fails the endpoint, and notifies nobody; if it
- * is emulated, that is what UCX does with such a put over the transport it takes.
+ * put to memory that the peer does not allow fails the endpoint, and notifies nobody; not
+ * so over TCP, where it is emulated and not checked.
  *
  * @param [in] wimm         Handle.
  * @param [in] ep           Endpoint of the worker that @a wimm is attached to.
@@ -353,8 +357,8 @@ UCP_WIMM_API ucs_status_ptr_t ucp_wimm_flush_nbx(
  *
  * As @ref ucp_ep_close_nbx. Without UCP_EP_CLOSE_FLAG_FORCE it first waits as @ref
  * ucp_wimm_flush_nbx does, and meanwhile the endpoint may still be closed by force. With
- * that flag, and with @ref ucp_ep_close_nbx in any case, emulated puts that are not
- * complete end with UCS_ERR_CANCELED, or what UCX gives, and notify nobody.
+ * that flag, and with @ref ucp_ep_close_nbx in any case, emulated puts of which the peer
+ * was not told yet end with UCS_ERR_CANCELED, or what UCX gives, and notify nobody.
  *
  * @param [in] wimm   Handle.
  * @param [in] ep     Endpoint of the worker. Nothing may be issued on it any more.
@@ -371,8 +375,8 @@ UCP_WIMM_API ucs_status_ptr_t ucp_wimm_ep_close_nbx(
  * @brief Take records from the queue.
  *
  * Does not progress the worker. Each notification that is taken gives its slot back to
- * its sender, who is told by the next call of @ref ucp_worker_progress, a number of them
- * at a time.
+ * its sender, who is told a number of them at a time, by the next call of @ref
+ * ucp_worker_progress, or by this one if the sender emulates.
  *
  * @param [in]  wimm           Handle.
  * @param [out] notifications  Array for the oldest records, in their order.
@@ -607,10 +611,10 @@ UCP_WIMM_API ucs_status_t ucp_wimm_wait_some(ucp_wimm_h wimm,
  * @brief How notified puts of an endpoint travel. More may be added.
  */
 typedef enum ucp_wimm_way {
-    UCP_WIMM_WAY_NONE,    /**< They do not: ucp_wimm_put_nbx returns an error */
-    UCP_WIMM_WAY_QUEUED,  /**< Not known yet: the endpoint is not connected */
-    UCP_WIMM_WAY_NATIVE,  /**< RDMA WRITE WITH IMMEDIATE, on a lane of "wimm" */
-    UCP_WIMM_WAY_EMULATED /**< A put, a flush, and an active message */
+    UCP_WIMM_WAY_NONE,   /**< They do not: ucp_wimm_put_nbx returns an error */
+    UCP_WIMM_WAY_QUEUED, /**< Not known yet: the endpoint is not connected */
+    UCP_WIMM_WAY_NATIVE, /**< RDMA WRITE WITH IMMEDIATE, on a lane of "wimm" */
+    UCP_WIMM_WAY_EMULATED /**< By UCX's puts and active messages, or these alone */
 } ucp_wimm_way_t;
 
 
@@ -701,7 +705,8 @@ typedef struct ucp_wimm_attr {
     struct {
         unsigned imm_bits; /**< Bits of the immediate that arrive */
         unsigned num_ifaces; /**< Interfaces of "wimm" that the worker has. If there are
-                                  none, the sizes are 0. */
+                                  none, the sizes are 0, but not num_slots if there is
+                                  an am_id. */
         size_t max_short; /**< Most bytes that are copied into the work request */
         size_t max_bcopy; /**< Most bytes that are copied into a buffer of UCX */
         size_t max_message; /**< Most bytes of one message; longer puts are several */

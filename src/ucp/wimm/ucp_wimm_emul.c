@@ -25,12 +25,9 @@
 /* As the transport allows */
 #define UCP_WIMM_EMUL_MAX_SLOTS 8191
 
-/* Messages of all transports are smaller */
-#define UCP_WIMM_EMUL_MAX_FILLER (1024 * 1024)
-
 
 /* A message on its way, whose header UCP reads until it has completed. Or one that has
- * arrived while nobody was attached. */
+ * arrived and is kept. */
 typedef struct ucp_wimm_emul_msg {
     ucp_wimm_emul_hdr_t hdr;
     ucp_wimm_emul_t *emul;
@@ -304,21 +301,19 @@ ucs_status_t ucp_wimm_emul_send(ucp_wimm_emul_t *emul,
 ucs_status_t ucp_wimm_emul_send_first(ucp_wimm_emul_t *emul,
                                       ucp_wimm_emul_op_t op_code, uint32_t imm)
 {
-    size_t max                = ucp_wimm_native_ep_max_am(emul->ucp_ep);
-    ucp_wimm_emul_data_t data = {
-        .op_code = op_code,
-        .imm     = imm,
-        .length  = ucs_min(max, UCP_WIMM_EMUL_MAX_FILLER) + 1
-    };
-    void *filler = ucs_calloc(1, data.length, "ucp_wimm_filler");
+    size_t length             = ucp_wimm_native_ep_max_am(emul->ucp_ep) + 1;
+    void *filler              = ucs_calloc(1, length, "ucp_wimm_filler");
+    ucp_wimm_emul_data_t data = { .op_code = op_code,
+                                  .imm     = imm,
+                                  .ptr     = filler,
+                                  .length  = length };
     ucs_status_t status;
 
     if (filler == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    data.ptr = filler;
-    status   = ucp_wimm_emul_send_msg(emul, &data, filler, NULL);
+    status = ucp_wimm_emul_send_msg(emul, &data, filler, NULL);
     if (status != UCS_OK) {
         ucs_free(filler);
     }
@@ -369,6 +364,20 @@ void ucp_wimm_emul_kick(ucp_wimm_emul_t *emul)
     ucp_wimm_chain_go(emul);
 }
 
+/* Whether an endpoint has something that UCP's own flush does not cover */
+static int ucp_wimm_emul_is_busy(ucp_wimm_h wimm, ucp_ep_h ucp_ep)
+{
+    ucp_wimm_ep_t *ep = ucp_wimm_ep_get(wimm, ucp_ep);
+    int is_busy       = 0;
+
+    if (ep != NULL) {
+        is_busy = (ep->emul != NULL) && !ucp_wimm_chain_is_done(ep->emul);
+        ucp_wimm_ep_put(ep);
+    }
+
+    return is_busy || ucp_wimm_native_ep_is_queueing(wimm, ucp_ep);
+}
+
 ucs_status_ptr_t ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
                                        ucp_wimm_chain_kind_t kind,
                                        const ucp_request_param_t *param)
@@ -376,10 +385,8 @@ ucs_status_ptr_t ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
     ucp_wimm_emul_t *emul;
     uct_pending_req_t *op;
 
-    if (!wimm->emul.is_on ||
-        (ucp_wimm_emul_get(wimm, ucp_ep, &emul) != UCS_OK) ||
-        (ucp_wimm_chain_is_done(emul) &&
-         !ucp_wimm_native_ep_is_queueing(wimm, ucp_ep))) {
+    if (!wimm->emul.is_on || !ucp_wimm_emul_is_busy(wimm, ucp_ep) ||
+        (ucp_wimm_emul_get(wimm, ucp_ep, &emul) != UCS_OK)) {
         return NULL;
     }
 
@@ -424,7 +431,7 @@ static void ucp_wimm_emul_deliver(ucp_wimm_emul_t *emul,
     }
 }
 
-/* Until somebody is attached, or behind those that came until then */
+/* Until somebody is attached, or for the next progress, or behind those that are kept */
 static void ucp_wimm_emul_keep(ucp_wimm_emul_t *emul,
                                const ucp_wimm_emul_hdr_t *hdr)
 {
@@ -454,14 +461,16 @@ static void ucp_wimm_emul_notified(ucp_wimm_emul_t *emul,
         return;
     }
 
-    if (!wimm->is_attached || !ucs_queue_is_empty(&wimm->emul.kept)) {
+    /* The transport "self" delivers inside of a send, which is no place for a handler */
+    if (!wimm->is_attached || !ucs_queue_is_empty(&wimm->emul.kept) ||
+        !ucp_wimm_native_in_progress(wimm->worker)) {
         ucp_wimm_emul_keep(emul, hdr);
     } else {
         ucp_wimm_emul_deliver(emul, hdr);
     }
 }
 
-/* What came while nobody was attached */
+/* What was kept until now */
 static unsigned ucp_wimm_emul_deliver_kept(ucp_wimm_h wimm)
 {
     unsigned count = 0;
@@ -535,7 +544,7 @@ static void ucp_wimm_emul_dispatch(ucp_wimm_emul_t *emul,
             ucs_error("no memory to answer a peer that waits for its flush");
         }
         break;
-    default:
+    case UCP_WIMM_EMUL_FLUSHED:
         emul->flags &= ~UCP_WIMM_EMUL_FLAG_ASKED;
         ucp_wimm_chain_go(emul);
         break;

@@ -11,7 +11,8 @@
 
 
 /*
- * Notified puts of endpoints without a native way: put, flush, and an active message.
+ * Notified puts of endpoints without a native way: put, flush, and an active message, or
+ * active messages alone.
  * Each endpoint has a chain of what it sends (ucp_wimm_chain.c), and what it receives
  * goes into the worker's stream (ucp_wimm_emul.c). All with the worker locked.
  *
@@ -60,10 +61,9 @@ enum {
                                                  arrived: no other may follow it */
     UCP_WIMM_EMUL_FLAG_TOLD  = UCS_BIT(7), /* The program was told of the way */
     UCP_WIMM_EMUL_FLAG_DIRTY = UCS_BIT(
-            8), /* Data was sent since the last flush */
-    UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(
-            9), /* The peer owes a UCP_WIMM_EMUL_FLUSHED */
-    UCP_WIMM_EMUL_FLAG_CUT = UCS_BIT(10) /* LOST, behind the kept ones */
+            8), /* Data was sent, and no flush since */
+    UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(9), /* The peer owes a FLUSHED */
+    UCP_WIMM_EMUL_FLAG_CUT   = UCS_BIT(10) /* LOST, behind the kept ones */
 };
 
 /* Both directions of an endpoint without a native way */

@@ -128,7 +128,7 @@ struct ucp_wimm {
         ucs_mpool_t mp;     /* Messages */
         ucs_list_link_t list;
         ucs_list_link_t dead;  /* Failed, and their operations were not told */
-        ucs_queue_head_t kept; /* Arrived while nobody was attached */
+        ucs_queue_head_t kept; /* Arrived, and not given to the program */
     } emul;
 
     ucp_wimm_native_t *native;

@@ -671,7 +671,8 @@ ucs_status_t ucp_wimm_native_read_config(void *config,
 int ucp_wimm_native_ep_is_emulated(ucp_wimm_h wimm, ucp_ep_h ep)
 {
     return (ep->cfg_index != UCP_WORKER_CFG_INDEX_NULL) &&
-           !(ep->flags & (UCP_EP_FLAG_CLOSED | UCP_EP_FLAG_FAILED)) &&
+           !(ep->flags & (UCP_EP_FLAG_CLOSED | UCP_EP_FLAG_FAILED |
+                          UCP_EP_FLAG_INTERNAL)) &&
            (ucp_wimm_ep_put_lane(wimm->native, ep) == UCP_NULL_LANE);
 }
 

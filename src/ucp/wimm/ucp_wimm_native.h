@@ -94,7 +94,7 @@ ucp_ep_h ucp_wimm_native_find_ep(ucp_worker_h worker, uct_ep_h uct_ep);
 void ucp_wimm_native_for_each_ep(ucp_worker_h worker,
                                  void (*cb)(ucp_ep_h ep, void *arg), void *arg);
 
-/* Whether UCP has connected it, or is about to, without a native way */
+/* Whether UCP has connected it to a peer, or is about to, without a native way */
 int ucp_wimm_native_ep_is_emulated(ucp_wimm_h wimm, ucp_ep_h ep);
 
 /* Whether a transport does its plain puts, and not UCX with the peer's help */

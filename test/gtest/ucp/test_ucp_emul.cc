@@ -129,6 +129,21 @@ TEST_F(test_ucp_emul, waits_for_a_peer_that_is_not_attached)
     EXPECT_EQ(100u, query(sender()).counters.emulated);
 }
 
+TEST_F(test_ucp_emul, crashes_no_peer_with_large_segments)
+{
+    scoped_env rx("UCX_TCP_RX_SEG_SIZE", "4m");
+    scoped_env tx("UCX_TCP_TX_SEG_SIZE", "4m");
+
+    m_params.config = { { "TLS", "tcp" }, { "NET_DEVICES", "lo" } };
+    create_unattached();
+    expect_log(UCS_LOG_LEVEL_WARN, "no registered callback", 1);
+    put(1, 100);
+    round_trips(10);
+    receiver().attach();
+    ASSERT_TRUE(wait_arrivals(receiver(), 1));
+    EXPECT_OK(wait(m_requests[0]));
+}
+
 TEST_F(test_ucp_emul, attached_peer_is_asked_without_a_word)
 {
     create(m_params);

@@ -4,6 +4,7 @@
  * See file LICENSE for terms.
  */
 
+#include "internal_ep.h"
 #include "ucp_test.h"
 
 #include <poll.h>
@@ -447,6 +448,23 @@ TEST_F(test_ucp_many, sixty_four_endpoints)
     for (const arrival &a : hub.arrivals) {
         EXPECT_EQ(next[a.imm >> 16]++, a.imm & 0xffff);
     }
+}
+
+/* UCX has some of its own, where there is memory of other types */
+TEST_F(test_ucp_many, endpoints_without_a_peer)
+{
+    ucp_entity::params p;
+
+    m_dgid_check.reset();
+    p.config      = { { "TLS", "self" }, { "NET_DEVICES", "lo" } };
+    p.features    = UCP_FEATURE_RMA | UCP_FEATURE_AM;
+    p.attach      = false;
+    p.emulate     = true;
+    ucp_entity &e = create(p);
+    ASSERT_OK(create_internal_ep(e.worker()));
+    e.attach();
+    e.connect_address(e, UCP_ERR_HANDLING_MODE_NONE);
+    greet(e, e);
 }
 
 TEST_F(test_ucp_many, attach_misuse)

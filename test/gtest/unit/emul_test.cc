@@ -517,15 +517,18 @@ ucp_wimm_emul_hdr_t emul_test::hdr(unsigned op, uint32_t imm, uint64_t length,
 void emul_test::arrive(const void *header, size_t header_length, size_t length,
                        uint64_t recv_attr, ucp_ep_h ep, void *data)
 {
+    const bool before         = m_worker.in_progress;
     ucp_am_recv_param_t param = {};
 
-    param.recv_attr = recv_attr;
-    param.reply_ep  = ep;
+    param.recv_attr      = recv_attr;
+    param.reply_ep       = ep;
+    m_worker.in_progress = !inside_of_a_call;
     ASSERT_NE(nullptr, m_worker.am_cb);
     ucp_wimm_native_enter(m_worker.handle());
     EXPECT_OK(m_worker.am_cb(m_worker.am_arg, header, header_length, data,
                              length, &param));
     ucp_wimm_native_leave(m_worker.handle());
+    m_worker.in_progress = before;
 }
 
 void emul_test::arrive(ucp_ep_h ep, const ucp_wimm_emul_hdr_t &hdr)

@@ -113,6 +113,9 @@ class emul_test : public recv_test {
     /* No transport puts: messages carry the data, 10 bytes each, to 1000 */
     bool by_am = false;
 
+    /* Messages arrive inside of a call of the program, and not of progress */
+    bool inside_of_a_call = false;
+
   protected:
     static const unsigned AM_ID = 17;
 

@@ -701,3 +701,33 @@ TEST_F(test_ucp_emul_recv, put_is_emulated_after_detach)
     progress();
     EXPECT_EQ(nullptr, m_worker.progress_cb);
 }
+
+/* The program may hold a lock that its handler takes */
+TEST_F(test_ucp_emul_recv, arrival_inside_of_a_call_waits_for_progress)
+{
+    unsigned handled = 0;
+
+    start(8);
+    hello(8);
+    set_handler([&](const ucp_wimm_notification_t &) {
+        ++handled;
+        return UCS_OK;
+    });
+    inside_of_a_call = true;
+    arrive({ 1, 2 });
+    EXPECT_EQ(0u, handled);
+    EXPECT_EQ(UCS_ERR_BUSY, ucp_wimm_arm(wimm()));
+    inside_of_a_call = false;
+    arrive({ 3 }); /* Behind them */
+    EXPECT_EQ(0u, handled);
+    settle();
+    EXPECT_EQ(3u, handled);
+    EXPECT_OK(ucp_wimm_arm(wimm()));
+}
+
+TEST_F(test_ucp_emul_recv, flush_of_a_native_endpoint_leaves_nothing)
+{
+    start(8);
+    EXPECT_EQ(nullptr, flush());
+    EXPECT_EQ(nullptr, emul());
+}
