@@ -133,7 +133,7 @@ table() {
 # Whatever UCX takes on this machine if there is no RDMA
 if [ -n "$no_rdma" ]; then
     export UCX_TLS=tcp,sm,self UCX_NET_DEVICES=lo
-    way="emulated: put, flush, active message, over what UCX takes of $UCX_TLS"
+    way="emulated by UCX's puts and active messages, over what it takes of $UCX_TLS"
     echo "-- notified puts between two processes, $way: ucp_wimm_pingpong"
     for size in 8 65536; do
         both "ping-pong" 18516 \

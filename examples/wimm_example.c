@@ -504,6 +504,7 @@ void ex_disconnect(ex_peer_t *peer)
 {
     ucp_request_param_t param = { .op_attr_mask = 0 };
     char byte                 = 0;
+    ssize_t ret;
 
     ex_check(ex_wait(peer->side,
                      ucp_wimm_flush_nbx(peer->side->wimm, peer->ep, &param)),
@@ -512,8 +513,8 @@ void ex_disconnect(ex_peer_t *peer)
     /* Not before the other side has all that it waits for */
     peer->may_fail = 1;
     ex_send(peer->fd, &byte, 1);
-    while (recv(peer->fd, &byte, 1, MSG_DONTWAIT) != 1) {
-        if ((errno != EAGAIN) && (errno != EINTR)) {
+    while ((ret = recv(peer->fd, &byte, 1, MSG_DONTWAIT)) != 1) {
+        if ((ret == 0) || ((errno != EAGAIN) && (errno != EINTR))) {
             ex_fail("%s has ended too early", peer->who);
         }
         ex_progress(peer->side);
@@ -591,7 +592,7 @@ const char *ex_way_text(const ex_peer_t *peer)
     case UCP_WIMM_WAY_NATIVE:
         return "native: RDMA WRITE WITH IMMEDIATE";
     case UCP_WIMM_WAY_EMULATED:
-        return "emulated: put, flush, active message";
+        return "emulated: UCX's puts and active messages";
     default:
         return ex_way(peer);
     }

@@ -492,19 +492,20 @@ static void parse(int argc, char **argv, options_t *opts)
     }
 }
 
-/* When the reader says so */
-static void kill_writer(pid_t pid, int control)
+/* When the reader says so. @return Whether it did: it may have ended, and said why. */
+static int kill_writer(pid_t pid, int control)
 {
     char byte;
 
     if (ex_recv(control, &byte, 1) < 0) {
-        return; /* The reader has ended, and has said why */
+        return 0;
     }
 
     if (!ex_kill(pid)) {
         ex_fail("the writer ended before it was killed");
     }
     ex_say("          writer 1 is killed, writer 2 is started");
+    return 1;
 }
 
 int main(int argc, char **argv)
@@ -526,8 +527,7 @@ int main(int argc, char **argv)
     opts.reader = channels[0][1];
     pid         = ex_start("writer 1", run_writer, &opts, &opts.reader, 1);
 
-    if (opts.kill_at > 0) {
-        kill_writer(pid, control[0]);
+    if ((opts.kill_at > 0) && kill_writer(pid, control[0])) {
         opts.reader = channels[1][1];
         ex_start("writer 2", run_writer, &opts, &opts.reader, 1);
     }
