@@ -398,7 +398,8 @@ static ucs_status_ptr_t ucp_wimm_barrier(ucp_wimm_h wimm, ucp_ep_h ep,
                                          ucp_wimm_chain_kind_t kind,
                                          const ucp_request_param_t *param)
 {
-    ucs_status_ptr_t ret = NULL;
+    ucs_status_ptr_t ret;
+    int is_forced;
 
     UCP_WIMM_CHECK_HANDLE(wimm, UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM));
     UCP_WIMM_CHECK_PARAM((ep != NULL) && (param != NULL),
@@ -409,14 +410,11 @@ static ucs_status_ptr_t ucp_wimm_barrier(ucp_wimm_h wimm, ucp_ep_h ep,
                          UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
                          "the endpoint %p is of another worker", ep);
 
+    is_forced = (kind == UCP_WIMM_CHAIN_CLOSE) &&
+                (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
+                (param->flags & UCP_EP_CLOSE_FLAG_FORCE);
     ucp_wimm_native_enter(wimm->worker);
-    if (!(param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ||
-        !(param->flags & UCP_EP_CLOSE_FLAG_FORCE) ||
-        (kind != UCP_WIMM_CHAIN_CLOSE)) {
-        ret = ucp_wimm_emul_barrier(wimm, ep, kind, param);
-    }
-
-    if (ret == NULL) {
+    if (is_forced || !ucp_wimm_emul_barrier(wimm, ep, kind, param, &ret)) {
         ret = (kind == UCP_WIMM_CHAIN_CLOSE) ? ucp_ep_close_nbx(ep, param) :
                                                ucp_ep_flush_nbx(ep, param);
     }

@@ -60,6 +60,9 @@
  * peer is attached. To find out, each endpoint sends one message at its first put, and one
  * when somebody attaches; UCX of a peer that is not attached warns of each of them, at
  * length if that has no UCP_FEATURE_AM. So attach before there are endpoints to others.
+ * Once the peer has closed its endpoint with @ref ucp_wimm_ep_close_nbx, what was not sent to
+ * it ends with UCS_ERR_NOT_CONNECTED. If it has done so with @ref ucp_ep_close_nbx, UCX drops
+ * there what comes, and tells nobody: puts are lost, and flushes wait until this side closes.
  *
  * Connections. An operation may be issued as soon as there is an endpoint: until it is
  * connected, and while resources, receive credits or slots of the peer are missing, it
@@ -345,7 +348,8 @@ ucp_wimm_notify_nbx(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm,
  * @param [in] param  As for @ref ucp_ep_flush_nbx.
  *
  * @return NULL, a request, or an error, as @ref ucp_ep_flush_nbx: UCS_ERR_INVALID_PARAM for
- *         what it cannot use, and the status of the endpoint if that fails meanwhile.
+ *         what it cannot use, the status of the endpoint if that fails meanwhile, and
+ *         UCS_ERR_NOT_CONNECTED if the peer has closed its endpoint without an answer.
  */
 UCP_WIMM_API ucs_status_ptr_t ucp_wimm_flush_nbx(
         ucp_wimm_h wimm, ucp_ep_h ep, const ucp_request_param_t *param);
@@ -356,7 +360,8 @@ UCP_WIMM_API ucs_status_ptr_t ucp_wimm_flush_nbx(
  * @brief Close an endpoint, after all that was issued on it, natively or emulated.
  *
  * As @ref ucp_ep_close_nbx. Without UCP_EP_CLOSE_FLAG_FORCE it first waits as @ref
- * ucp_wimm_flush_nbx does, and meanwhile the endpoint may still be closed by force. With
+ * ucp_wimm_flush_nbx does, but no longer than 5 seconds for an answer of the peer, and
+ * meanwhile the endpoint may still be closed by force. If it fails meanwhile it is closed. With
  * that flag, and with @ref ucp_ep_close_nbx in any case, emulated puts of which the peer
  * was not told yet end with UCS_ERR_CANCELED, or what UCX gives, and notify nobody.
  *

@@ -12,6 +12,7 @@
 #include "ucp_wimm_native.h"
 
 #include <ucs/sys/math.h>
+#include <ucs/time/time.h>
 
 
 /* An operation, in the private part of its request */
@@ -79,6 +80,42 @@ static void ucp_wimm_chain_end_cb(void *request, ucs_status_t status,
     ucp_wimm_chain_complete(emul, op, status);
 }
 
+/* UCP still has the program's endpoint after a failure: close it nevertheless */
+static void ucp_wimm_chain_close_failed(ucp_wimm_emul_t *emul,
+                                        uct_pending_req_t *op)
+{
+    ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                  UCP_OP_ATTR_FIELD_USER_DATA |
+                                                  UCP_OP_ATTR_FIELD_FLAGS,
+                                  .flags     = UCP_EP_CLOSE_FLAG_FORCE,
+                                  .cb.send   = ucp_wimm_chain_end_cb,
+                                  .user_data = op };
+    ucs_status_ptr_t ptr;
+
+    ptr = ucp_ep_close_nbx(emul->ucp_ep, &param);
+    if (UCS_PTR_STATUS(ptr) == UCS_ERR_INVALID_PARAM) {
+        /* Without error handling UCX wants it that way */
+        param.flags = 0;
+        ptr         = ucp_ep_close_nbx(emul->ucp_ep, &param);
+    }
+
+    if (!UCS_PTR_IS_PTR(ptr)) {
+        ucp_wimm_chain_complete(emul, op, UCS_PTR_STATUS(ptr));
+    }
+}
+
+/* The endpoint failed or is gone, or the operation cannot be done */
+static void ucp_wimm_chain_abandon(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
+                                   ucs_status_t status)
+{
+    if ((ucp_wimm_chain_priv(op)->kind == UCP_WIMM_CHAIN_CLOSE) &&
+        (ucp_wimm_ep_handle(emul->super.ep) != NULL)) {
+        ucp_wimm_chain_close_failed(emul, op);
+    } else {
+        ucp_wimm_chain_complete(emul, op, status);
+    }
+}
+
 /* Flush or close: all before it is done */
 static void ucp_wimm_chain_end(ucp_wimm_emul_t *emul, uct_pending_req_t *op)
 {
@@ -89,6 +126,10 @@ static void ucp_wimm_chain_end(ucp_wimm_emul_t *emul, uct_pending_req_t *op)
     ucs_status_ptr_t ptr;
 
     if (ucp_wimm_chain_priv(op)->kind == UCP_WIMM_CHAIN_CLOSE) {
+        if (emul->flags & UCP_WIMM_EMUL_FLAG_KNOWN) {
+            ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_BYE, 0);
+        }
+
         ptr = ucp_ep_close_nbx(emul->ucp_ep, &param);
     } else {
         ptr = ucp_ep_flush_nbx(emul->ucp_ep, &param);
@@ -162,11 +203,28 @@ void ucp_wimm_chain_sent(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
     ucp_wimm_chain_set_status(priv, status);
 }
 
+/* A close does not wait for ever */
+static void ucp_wimm_chain_set_late(ucp_wimm_emul_t *emul, int is_late)
+{
+    int was_late = !!(emul->flags & UCP_WIMM_EMUL_FLAG_LATE);
+
+    emul->super.wimm->emul.num_todo += is_late - was_late;
+    if (is_late && !was_late) {
+        emul->flags |= UCP_WIMM_EMUL_FLAG_LATE;
+        emul->deadline = ucs_get_time() +
+                         ucs_time_from_sec(UCP_WIMM_CHAIN_CLOSE_TIMEOUT);
+    } else if (!is_late) {
+        emul->flags &= ~UCP_WIMM_EMUL_FLAG_LATE;
+    }
+}
+
 /* Ask the peer whether all that our messages carried is in place.
  * @return UCS_OK if it is, UCS_INPROGRESS if that is to be waited for, or why nobody will
  *         ever tell. */
 static ucs_status_t ucp_wimm_chain_ask(ucp_wimm_emul_t *emul)
 {
+    const uint16_t unknown = UCP_WIMM_EMUL_FLAG_DIRTY |
+                             UCP_WIMM_EMUL_FLAG_ASKED;
     ucs_status_t status;
 
     if (!ucp_wimm_emul_is_alive(emul)) {
@@ -175,6 +233,12 @@ static ucs_status_t ucp_wimm_chain_ask(ucp_wimm_emul_t *emul)
 
     if (emul->num_sending > 0) {
         return UCS_INPROGRESS;
+    }
+
+    if (emul->flags & UCP_WIMM_EMUL_FLAG_BYE) {
+        status = (emul->flags & unknown) ? UCS_ERR_NOT_CONNECTED : UCS_OK;
+        emul->flags &= ~unknown;
+        return status;
     }
 
     if (emul->flags & UCP_WIMM_EMUL_FLAG_DIRTY) {
@@ -207,15 +271,20 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
     status = priv->status;
     if (priv->kind != UCP_WIMM_CHAIN_PUT) {
         status = ucp_wimm_chain_ask(emul);
+        ucp_wimm_chain_set_late(emul,
+                                (status == UCS_INPROGRESS) &&
+                                        (priv->kind == UCP_WIMM_CHAIN_CLOSE));
         if (status == UCS_INPROGRESS) {
             return 0;
         }
 
         ucp_wimm_chain_pull_issued(emul);
-        if (status == UCS_OK) {
+        if ((status == UCS_OK) || ((status == UCS_ERR_NOT_CONNECTED) &&
+                                   (priv->kind == UCP_WIMM_CHAIN_CLOSE) &&
+                                   ucp_wimm_emul_is_alive(emul))) {
             ucp_wimm_chain_end(emul, op);
         } else {
-            ucp_wimm_chain_complete(emul, op, status);
+            ucp_wimm_chain_abandon(emul, op, status);
         }
 
         return 1;
@@ -223,6 +292,8 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
 
     if ((status == UCS_OK) && !ucp_wimm_emul_is_alive(emul)) {
         status = emul->status;
+    } else if ((status == UCS_OK) && (emul->flags & UCP_WIMM_EMUL_FLAG_BYE)) {
+        status = UCS_ERR_NOT_CONNECTED;
     }
 
     if ((status == UCS_OK) &&
@@ -279,7 +350,10 @@ static void ucp_wimm_chain_issue(ucp_wimm_emul_t *emul,
         ptr = ucp_wimm_native_op_put(op, i, ucp_wimm_chain_put_cb);
         if (!UCS_PTR_IS_PTR(ptr)) {
             --priv->num_puts;
-            ucp_wimm_chain_set_status(priv, UCS_PTR_STATUS(ptr));
+            if ((ptr != NULL) && (priv->status == UCS_OK)) {
+                /* The endpoint need not have failed */
+                priv->status = UCS_PTR_STATUS(ptr);
+            }
         }
     }
 }
@@ -364,7 +438,7 @@ static void ucp_wimm_chain_drop(ucp_wimm_emul_t *emul,
                                 ucs_status_t status)
 {
     ucs_queue_pull_non_empty(&emul->waiting);
-    ucp_wimm_chain_complete(emul, ucp_wimm_chain_op(priv), status);
+    ucp_wimm_chain_abandon(emul, ucp_wimm_chain_op(priv), status);
 }
 
 /* Ask once, or the put has failed: nobody might ask again.
@@ -403,6 +477,11 @@ static int ucp_wimm_chain_start(ucp_wimm_emul_t *emul)
     }
 
     if (priv->kind == UCP_WIMM_CHAIN_PUT) {
+        if (emul->flags & UCP_WIMM_EMUL_FLAG_BYE) {
+            ucp_wimm_chain_drop(emul, priv, UCS_ERR_NOT_CONNECTED);
+            return 1;
+        }
+
         if (!(emul->flags & UCP_WIMM_EMUL_FLAG_READY)) {
             return ucp_wimm_chain_probe(emul, priv);
         }
@@ -447,6 +526,13 @@ void ucp_wimm_chain_go(ucp_wimm_emul_t *emul)
     }
     emul->flags &= ~UCP_WIMM_EMUL_FLAG_BUSY;
     ucp_wimm_peer_put(&emul->super);
+}
+
+void ucp_wimm_chain_close_now(ucp_wimm_emul_t *emul)
+{
+    emul->flags &= ~(UCP_WIMM_EMUL_FLAG_ASKED | UCP_WIMM_EMUL_FLAG_DIRTY);
+    ucp_wimm_chain_set_late(emul, 0);
+    ucp_wimm_chain_go(emul);
 }
 
 void ucp_wimm_chain_init(ucp_wimm_emul_t *emul)

@@ -16,6 +16,7 @@
 #include <ucs/datastruct/mpool.inl>
 #include <ucs/debug/memtrack_int.h>
 #include <ucs/sys/math.h>
+#include <ucs/time/time.h>
 #include <arpa/inet.h>
 #include <endian.h>
 #include <limits.h>
@@ -364,40 +365,48 @@ void ucp_wimm_emul_kick(ucp_wimm_emul_t *emul)
     ucp_wimm_chain_go(emul);
 }
 
-/* Whether an endpoint has something that UCP's own flush does not cover */
-static int ucp_wimm_emul_is_busy(ucp_wimm_h wimm, ucp_ep_h ucp_ep)
+/* Whether an endpoint has something that UCP's own flush does not cover, or a peer that
+ * is to be told of a close */
+static int ucp_wimm_emul_is_busy(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
+                                 ucp_wimm_chain_kind_t kind)
 {
     ucp_wimm_ep_t *ep = ucp_wimm_ep_get(wimm, ucp_ep);
     int is_busy       = 0;
 
     if (ep != NULL) {
-        is_busy = (ep->emul != NULL) && !ucp_wimm_chain_is_done(ep->emul);
+        is_busy = (ep->emul != NULL) &&
+                  (!ucp_wimm_chain_is_done(ep->emul) ||
+                   ((kind == UCP_WIMM_CHAIN_CLOSE) &&
+                    (ep->emul->flags & UCP_WIMM_EMUL_FLAG_KNOWN)));
         ucp_wimm_ep_put(ep);
     }
 
     return is_busy || ucp_wimm_native_ep_is_queueing(wimm, ucp_ep);
 }
 
-ucs_status_ptr_t ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
-                                       ucp_wimm_chain_kind_t kind,
-                                       const ucp_request_param_t *param)
+int ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
+                          ucp_wimm_chain_kind_t kind,
+                          const ucp_request_param_t *param,
+                          ucs_status_ptr_t *ptr_p)
 {
     ucp_wimm_emul_t *emul;
     uct_pending_req_t *op;
 
-    if (!wimm->emul.is_on || !ucp_wimm_emul_is_busy(wimm, ucp_ep) ||
+    if (!wimm->emul.is_on || !ucp_wimm_emul_is_busy(wimm, ucp_ep, kind) ||
         (ucp_wimm_emul_get(wimm, ucp_ep, &emul) != UCS_OK)) {
-        return NULL;
+        return 0;
     }
 
     op = ucp_wimm_native_op_create(wimm, ucp_ep, param);
     if (op == NULL) {
-        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        *ptr_p = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        return 1;
     }
 
     ucp_wimm_chain_push(emul, op, kind);
     ucp_wimm_chain_go(emul);
-    return ucp_wimm_native_op_return(op, param);
+    *ptr_p = ucp_wimm_native_op_return(op, param);
+    return 1;
 }
 
 
@@ -478,16 +487,18 @@ static unsigned ucp_wimm_emul_deliver_kept(ucp_wimm_h wimm)
     ucp_wimm_emul_t *emul;
 
     while (wimm->is_attached && !ucs_queue_is_empty(&wimm->emul.kept)) {
-        msg  = ucs_queue_pull_elem_non_empty(&wimm->emul.kept,
+        /* It stays until it is delivered: those that come meanwhile are kept behind it */
+        msg  = ucs_queue_head_elem_non_empty(&wimm->emul.kept,
                                              ucp_wimm_emul_msg_t, queue);
         emul = msg->emul;
-        --wimm->emul.num_todo;
         if (!(emul->flags & UCP_WIMM_EMUL_FLAG_LOST)) {
             /* The program may have closed it since, also in a handler just now */
             ucp_wimm_eps_check(wimm, emul->super.ep);
             ucp_wimm_emul_deliver(emul, &msg->hdr);
         }
 
+        ucs_queue_pull_non_empty(&wimm->emul.kept);
+        --wimm->emul.num_todo;
         ucs_mpool_put_inline(msg);
         ucp_wimm_peer_put(&emul->super);
         ++count;
@@ -511,6 +522,7 @@ static void ucp_wimm_emul_dispatch(ucp_wimm_emul_t *emul,
 {
     uint32_t imm = ntohl(hdr->imm);
 
+    emul->flags |= UCP_WIMM_EMUL_FLAG_KNOWN;
     if ((hdr->flags & UCP_WIMM_EMUL_HDR_FLAG_WIMM) &&
         emul->super.wimm->emul.has_wimm) {
         ucp_wimm_emul_tell(emul);
@@ -540,12 +552,17 @@ static void ucp_wimm_emul_dispatch(ucp_wimm_emul_t *emul,
         ucp_wimm_emul_place(hdr, data, length);
         break;
     case UCP_WIMM_EMUL_FLUSH:
-        if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_FLUSHED, 0) != UCS_OK) {
+        if (ucp_wimm_emul_send(emul, UCP_WIMM_EMUL_FLUSHED, 0) ==
+            UCS_ERR_NO_MEMORY) {
             ucs_error("no memory to answer a peer that waits for its flush");
         }
         break;
     case UCP_WIMM_EMUL_FLUSHED:
         emul->flags &= ~UCP_WIMM_EMUL_FLAG_ASKED;
+        ucp_wimm_chain_go(emul);
+        break;
+    case UCP_WIMM_EMUL_BYE:
+        emul->flags |= UCP_WIMM_EMUL_FLAG_BYE;
         ucp_wimm_chain_go(emul);
         break;
     }
@@ -633,10 +650,26 @@ static ucp_wimm_emul_t *ucp_wimm_emul_find_free(ucp_wimm_h wimm)
     return NULL;
 }
 
+/* One whose close has waited for its peer: until now, or at all. NULL if there is none. */
+static ucp_wimm_emul_t *ucp_wimm_emul_find_late(ucp_wimm_h wimm, ucs_time_t now)
+{
+    ucp_wimm_emul_t *emul;
+
+    ucs_list_for_each(emul, &wimm->emul.list, list) {
+        if ((emul->flags & UCP_WIMM_EMUL_FLAG_LATE) &&
+            (emul->deadline <= now)) {
+            return emul;
+        }
+    }
+
+    return NULL;
+}
+
 int ucp_wimm_emul_has_work(ucp_wimm_h wimm)
 {
     return !ucs_queue_is_empty(&wimm->emul.kept) ||
            (ucp_wimm_emul_find_free(wimm) != NULL) ||
+           (ucp_wimm_emul_find_late(wimm, UCS_TIME_INFINITY) != NULL) ||
            !ucs_list_is_empty(&wimm->emul.dead);
 }
 
@@ -649,6 +682,11 @@ unsigned ucp_wimm_emul_progress(ucp_wimm_h wimm)
     while ((emul = ucp_wimm_emul_find_free(wimm)) != NULL) {
         ucp_wimm_chain_release(emul);
         ucp_wimm_chain_go(emul);
+        ++count;
+    }
+
+    while ((emul = ucp_wimm_emul_find_late(wimm, ucs_get_time())) != NULL) {
+        ucp_wimm_chain_close_now(emul);
         ++count;
     }
 

@@ -9,6 +9,8 @@
 
 #include "ucp_wimm_int.h"
 
+#include <ucs/time/time_def.h>
+
 
 /*
  * Notified puts of endpoints without a native way: put, flush, and an active message, or
@@ -32,6 +34,7 @@ typedef enum ucp_wimm_emul_op {
     UCP_WIMM_EMUL_DATA,    /* The data of this message has to be at "addr" */
     UCP_WIMM_EMUL_FLUSH,   /* Tell me when all that I have sent is in place */
     UCP_WIMM_EMUL_FLUSHED, /* It is */
+    UCP_WIMM_EMUL_BYE, /* I close the endpoint: nobody takes or answers any more */
     UCP_WIMM_EMUL_LAST
 } ucp_wimm_emul_op_t;
 
@@ -61,9 +64,12 @@ enum {
                                                  arrived: no other may follow it */
     UCP_WIMM_EMUL_FLAG_TOLD  = UCS_BIT(7), /* The program was told of the way */
     UCP_WIMM_EMUL_FLAG_DIRTY = UCS_BIT(
-            8), /* Data was sent, and no flush since */
-    UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(9), /* The peer owes a FLUSHED */
-    UCP_WIMM_EMUL_FLAG_CUT   = UCS_BIT(10) /* LOST, behind the kept ones */
+            8), /* Something was sent since a flush */
+    UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(9),  /* The peer owes a FLUSHED */
+    UCP_WIMM_EMUL_FLAG_CUT   = UCS_BIT(10), /* LOST, behind the kept ones */
+    UCP_WIMM_EMUL_FLAG_KNOWN = UCS_BIT(11), /* The peer has sent something */
+    UCP_WIMM_EMUL_FLAG_BYE   = UCS_BIT(12), /* The peer has closed its end */
+    UCP_WIMM_EMUL_FLAG_LATE  = UCS_BIT(13)  /* A close waits for a FLUSHED */
 };
 
 /* Both directions of an endpoint without a native way */
@@ -77,6 +83,9 @@ struct ucp_wimm_emul {
     unsigned slots;       /* That we have with the peer */
     unsigned num_slots;   /* All that it gives */
     unsigned to_return;   /* Slots of the peer that are free again */
+
+    ucs_time_t
+            deadline; /* With UCP_WIMM_EMUL_FLAG_LATE: then the close goes on */
 
     /* The chain. One message of it is with UCX at a time: shared memory lets a new one
      * pass those that wait for room. */
@@ -190,10 +199,12 @@ ucs_status_t ucp_wimm_emul_push(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
 void ucp_wimm_emul_kick(ucp_wimm_emul_t *emul);
 
 /* Flush or close an endpoint after all that is queued on it.
- * @return NULL if that is nothing: then UCP's own does it. */
-ucs_status_ptr_t ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
-                                       ucp_wimm_chain_kind_t kind,
-                                       const ucp_request_param_t *param);
+ * @return Whether there is something to do but UCP's own; then @a ptr_p is what the program
+ *         gets. */
+int ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
+                          ucp_wimm_chain_kind_t kind,
+                          const ucp_request_param_t *param,
+                          ucs_status_ptr_t *ptr_p);
 
 
 /*
@@ -204,6 +215,13 @@ void ucp_wimm_chain_init(ucp_wimm_emul_t *emul);
 
 void ucp_wimm_chain_push(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
                          ucp_wimm_chain_kind_t kind);
+
+/* Seconds that a close waits for a peer that does not answer: it may have closed its
+ * endpoint by UCP's own call, of which nobody tells */
+#define UCP_WIMM_CHAIN_CLOSE_TIMEOUT 5.0
+
+/* The peer does not answer: close without */
+void ucp_wimm_chain_close_now(ucp_wimm_emul_t *emul);
 
 /* UCP's own queue is empty: go on with what waited for that */
 void ucp_wimm_chain_release(ucp_wimm_emul_t *emul);

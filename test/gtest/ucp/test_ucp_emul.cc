@@ -197,6 +197,32 @@ TEST_F(test_ucp_emul, close_and_flush_wait_until_the_peer_is_attached)
     ASSERT_TRUE(wait_arrivals(receiver(), 1));
 }
 
+/* The receiver takes what it gets, and closes; then the sender */
+TEST_F(test_ucp_emul, close_after_the_peer_has_closed)
+{
+    for (bool is_told : { true, false }) {
+        ucp_request_param_t param = {};
+        ucp_entity &a             = create(m_params);
+        ucp_entity &b             = create(m_params);
+
+        a.connect_address(b, UCP_ERR_HANDLING_MODE_PEER);
+        b.connect_address(a, UCP_ERR_HANDLING_MODE_PEER);
+        greet(a, b);
+        if (is_told) {
+            EXPECT_OK(close(b));
+            ASSERT_TRUE(wait_for([&] {
+                ucs_status_ptr_t ptr = ucp_wimm_notify_nbx(a.wimm(), a.ep(), 1,
+                                                           &param);
+                return wait(ptr) == UCS_ERR_NOT_CONNECTED;
+            }));
+        } else {
+            /* UCP's own call tells nobody */
+            EXPECT_OK(wait(ucp_ep_close_nbx(b.release_ep(), &param)));
+        }
+        EXPECT_OK(close(a));
+    }
+}
+
 TEST_F(test_ucp_emul, never_completes_at_once)
 {
     create(m_params);

@@ -51,6 +51,8 @@ std::string message_name(const ucp_wimm_emul_hdr_t &hdr)
         return "FLUSH";
     case UCP_WIMM_EMUL_FLUSHED:
         return "FLUSHED";
+    case UCP_WIMM_EMUL_BYE:
+        return "BYE";
     default:
         return "message " + std::to_string(hdr.op);
     }
@@ -494,10 +496,10 @@ fake_op &emul_test::put(uint32_t imm, size_t length, unsigned index,
 fake_op *emul_test::barrier(ucp_wimm_chain_kind_t kind, unsigned index)
 {
     ucp_request_param_t param = {};
-    ucs_status_ptr_t ret;
+    ucs_status_ptr_t ret      = NULL;
 
     ucp_wimm_native_enter(m_worker.handle());
-    ret = ucp_wimm_emul_barrier(wimm(), ep(index), kind, &param);
+    ucp_wimm_emul_barrier(wimm(), ep(index), kind, &param, &ret);
     ucp_wimm_native_leave(m_worker.handle());
     return static_cast<fake_op *>(ret);
 }

@@ -46,7 +46,7 @@ struct fake_request {
 /*
  * UCP as the emulation calls it: it notes each call, and answers what the test wants. The
  * names of calls: "put IMM", "flush", "close", "PROBE", "HELLO SLOTS", "NOTIFY IMM LENGTH",
- * "SLOTS COUNT", "DATA IMM", "FLUSH", "FLUSHED"; with " with BYTES at ADDRESS" behind those
+ * "SLOTS COUNT", "DATA IMM", "FLUSH", "FLUSHED", "BYE"; with " with BYTES at ADDRESS" behind those
  * that carry data; with "1:" before it for endpoint 1.
  */
 class fake_ucp {

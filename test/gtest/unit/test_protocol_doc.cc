@@ -270,10 +270,10 @@ TEST_F(test_protocol_doc, messages_of_the_emulation)
 {
     const std::vector<row> rows = table("| code | message |");
     const std::vector<std::pair<unsigned, std::string>> ops = {
-        { UCP_WIMM_EMUL_PROBE, "PROBE" },    { UCP_WIMM_EMUL_HELLO, "HELLO" },
-        { UCP_WIMM_EMUL_NOTIFY, "NOTIFY" },  { UCP_WIMM_EMUL_SLOTS, "SLOTS" },
-        { UCP_WIMM_EMUL_DATA, "DATA" },      { UCP_WIMM_EMUL_FLUSH, "FLUSH" },
-        { UCP_WIMM_EMUL_FLUSHED, "FLUSHED" }
+        { UCP_WIMM_EMUL_PROBE, "PROBE" },     { UCP_WIMM_EMUL_HELLO, "HELLO" },
+        { UCP_WIMM_EMUL_NOTIFY, "NOTIFY" },   { UCP_WIMM_EMUL_SLOTS, "SLOTS" },
+        { UCP_WIMM_EMUL_DATA, "DATA" },       { UCP_WIMM_EMUL_FLUSH, "FLUSH" },
+        { UCP_WIMM_EMUL_FLUSHED, "FLUSHED" }, { UCP_WIMM_EMUL_BYE, "BYE" }
     };
 
     ASSERT_EQ(ops.size() + 1, rows.size());

@@ -125,8 +125,66 @@ TEST_F(test_ucp_emul_am, close_waits_for_the_peer)
     ASSERT_NE(nullptr, op);
     EXPECT_EQ(strings({ "FLUSH" }), took());
     arrive(UCP_WIMM_EMUL_FLUSHED);
-    EXPECT_EQ(strings({ "close" }), took());
+    EXPECT_EQ(strings({ "BYE", "close" }), took());
     EXPECT_OK(op->status);
+}
+
+TEST_F(test_ucp_emul_am, peer_that_closes_ends_what_waits_for_it)
+{
+    put(1, 8);
+    took();
+    fake_op *flushed = flush(), *closed = close();
+    EXPECT_EQ(strings({ "FLUSH" }), took());
+    arrive(UCP_WIMM_EMUL_BYE);
+    EXPECT_STATUS(UCS_ERR_NOT_CONNECTED, flushed->status);
+    EXPECT_OK(closed->status);
+    EXPECT_EQ(strings({ "BYE", "close" }), took());
+}
+
+TEST_F(test_ucp_emul_am, peer_that_has_closed_gets_nothing)
+{
+    put(1, 8);
+    took();
+    ended();
+    arrive(UCP_WIMM_EMUL_BYE);
+    put(2, 8);
+    EXPECT_EQ(strings(), took());
+    EXPECT_EQ(strings({ end(2, UCS_ERR_NOT_CONNECTED) }), ended());
+
+    /* Nobody knows of the first one; then there was nothing */
+    EXPECT_STATUS(UCS_ERR_NOT_CONNECTED, flush()->status);
+    EXPECT_EQ(nullptr, flush());
+}
+
+TEST_F(test_ucp_emul_am, peer_that_closes_while_data_is_sent)
+{
+    m_ucp.always("DATA", UCS_INPROGRESS);
+    put(1, 25);
+    took();
+    arrive(UCP_WIMM_EMUL_BYE);
+    EXPECT_EQ(strings(), took());
+    complete("DATA 1 with 10 at 1000");
+    EXPECT_EQ(strings(), took());
+    EXPECT_EQ(strings({ end(1, UCS_ERR_NOT_CONNECTED) }), ended());
+}
+
+TEST_F(test_ucp_emul_am, close_goes_on_without_an_answer)
+{
+    put(1, 8);
+    took();
+    fake_op *op = close();
+    EXPECT_EQ(strings({ "FLUSH" }), took());
+    EXPECT_STATUS(UCS_ERR_BUSY, ucp_wimm_arm(wimm())); /* Time is no event */
+    EXPECT_EQ(0u, progress());
+    EXPECT_STATUS(UCS_INPROGRESS, op->status);
+
+    /* As if the time was over */
+    emul()->deadline = 0;
+    EXPECT_EQ(1u, progress());
+    EXPECT_EQ(strings({ "BYE", "close" }), took());
+    EXPECT_OK(op->status);
+    settle();
+    EXPECT_OK(ucp_wimm_arm(wimm()));
 }
 
 TEST_F(test_ucp_emul_am, flush_behind_a_put_asks_the_peer)
