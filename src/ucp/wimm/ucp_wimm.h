@@ -52,17 +52,18 @@
  * own operations, the callback of an operation must not close its endpoint by force.
  *
  * Emulation. Where UCX reaches a peer without the transport "wimm" (shared memory, TCP,
- * another transport of the device) the same calls are a put, a flush, and an active message
- * behind it, or, where no transport does the put (TCP), active messages that carry the data.
- * The guarantees are the same: visibility, order, exactly once, one slot per notification.
- * But over TCP nothing checks an address or a key, as with UCX's own puts there. It takes an
- * am_id on both sides (@ref ucp_wimm_attach). A put waits, with nothing written, until the
- * peer is attached. To find out, each endpoint sends one message at its first put, and one
- * when somebody attaches; UCX of a peer that is not attached warns of each of them, at
- * length if that has no UCP_FEATURE_AM. So attach before there are endpoints to others.
- * Once the peer has closed its endpoint with @ref ucp_wimm_ep_close_nbx, what was not sent to
- * it ends with UCS_ERR_NOT_CONNECTED. If it has done so with @ref ucp_ep_close_nbx, UCX drops
- * there what comes, and tells nobody: puts are lost, and flushes wait until this side closes.
+ * another transport of the device) the same calls are a put, a flush, and an active
+ * message behind it, or, where no transport does the put (TCP), active messages that
+ * carry the data. The guarantees are the same: visibility, order, exactly once, one slot
+ * per notification. But over TCP nothing checks an address or a key, as with UCX's own
+ * puts there. It takes an am_id on both sides (@ref ucp_wimm_attach). A put waits, with
+ * nothing written, until the peer is attached. To find out, each endpoint sends one
+ * message at its first put, and one when somebody attaches; UCX of a peer that is not
+ * attached warns of each of them, at length if that has no UCP_FEATURE_AM. So attach
+ * before there are endpoints to others. Once the peer has closed its endpoint with @ref
+ * ucp_wimm_ep_close_nbx, what was not sent to it ends with UCS_ERR_NOT_CONNECTED. If it
+ * has done so with @ref ucp_ep_close_nbx, UCX drops there what comes, and tells nobody:
+ * puts are lost, and flushes wait until this side closes.
  *
  * Connections. An operation may be issued as soon as there is an endpoint: until it is
  * connected, and while resources, receive credits or slots of the peer are missing, it
@@ -361,7 +362,7 @@ UCP_WIMM_API ucs_status_ptr_t ucp_wimm_flush_nbx(
  *
  * As @ref ucp_ep_close_nbx. Without UCP_EP_CLOSE_FLAG_FORCE it first waits as @ref
  * ucp_wimm_flush_nbx does, but no longer than 5 seconds for an answer of the peer, and
- * meanwhile the endpoint may still be closed by force. If it fails meanwhile it is closed. With
+ * meanwhile the endpoint may still be closed by force. If it fails then, it is closed. With
  * that flag, and with @ref ucp_ep_close_nbx in any case, emulated puts of which the peer
  * was not told yet end with UCS_ERR_CANCELED, or what UCX gives, and notify nobody.
  *

@@ -583,3 +583,47 @@ void ucp_wimm_chain_forget(ucp_wimm_emul_t *emul)
     ucs_queue_head_init(&emul->waiting);
     ucs_queue_head_init(&emul->issued);
 }
+
+/* Whether an endpoint has something that UCP's own flush does not cover, or a peer that
+ * is to be told of a close */
+static int ucp_wimm_emul_is_busy(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
+                                 ucp_wimm_chain_kind_t kind)
+{
+    ucp_wimm_ep_t *ep = ucp_wimm_ep_get(wimm, ucp_ep);
+    int is_busy       = 0;
+
+    if (ep != NULL) {
+        is_busy = (ep->emul != NULL) &&
+                  (!ucp_wimm_chain_is_done(ep->emul) ||
+                   ((kind == UCP_WIMM_CHAIN_CLOSE) &&
+                    (ep->emul->flags & UCP_WIMM_EMUL_FLAG_KNOWN)));
+        ucp_wimm_ep_put(ep);
+    }
+
+    return is_busy || ucp_wimm_native_ep_is_queueing(wimm, ucp_ep);
+}
+
+int ucp_wimm_emul_barrier(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
+                          ucp_wimm_chain_kind_t kind,
+                          const ucp_request_param_t *param,
+                          ucs_status_ptr_t *ptr_p)
+{
+    ucp_wimm_emul_t *emul;
+    uct_pending_req_t *op;
+
+    if (!wimm->emul.is_on || !ucp_wimm_emul_is_busy(wimm, ucp_ep, kind) ||
+        (ucp_wimm_emul_get(wimm, ucp_ep, &emul) != UCS_OK)) {
+        return 0;
+    }
+
+    op = ucp_wimm_native_op_create(wimm, ucp_ep, param);
+    if (op == NULL) {
+        *ptr_p = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        return 1;
+    }
+
+    ucp_wimm_chain_push(emul, op, kind);
+    ucp_wimm_chain_go(emul);
+    *ptr_p = ucp_wimm_native_op_return(op, param);
+    return 1;
+}

@@ -135,6 +135,10 @@ int ucp_wimm_emul_has_work(ucp_wimm_h wimm);
  * Endpoints
  */
 
+/* That of an endpoint which UCP has. @return Also the status of one that has failed. */
+ucs_status_t ucp_wimm_emul_get(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
+                               ucp_wimm_emul_t **emul_p);
+
 /* The endpoint failed or is gone: progress ends all operations with this */
 void ucp_wimm_emul_fail(ucp_wimm_emul_t *emul, ucs_status_t status);
 
