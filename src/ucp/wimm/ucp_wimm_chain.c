@@ -271,9 +271,9 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
     status = priv->status;
     if (priv->kind != UCP_WIMM_CHAIN_PUT) {
         status = ucp_wimm_chain_ask(emul);
-        ucp_wimm_chain_set_late(emul,
-                                (status == UCS_INPROGRESS) &&
-                                        (priv->kind == UCP_WIMM_CHAIN_CLOSE));
+        ucp_wimm_chain_set_late(emul, (status == UCS_INPROGRESS) &&
+                                              (emul->flags &
+                                               UCP_WIMM_EMUL_FLAG_CLOSE));
         if (status == UCS_INPROGRESS) {
             return 0;
         }
@@ -530,7 +530,7 @@ void ucp_wimm_chain_go(ucp_wimm_emul_t *emul)
 
 void ucp_wimm_chain_close_now(ucp_wimm_emul_t *emul)
 {
-    emul->flags &= ~(UCP_WIMM_EMUL_FLAG_ASKED | UCP_WIMM_EMUL_FLAG_DIRTY);
+    emul->flags |= UCP_WIMM_EMUL_FLAG_BYE;
     ucp_wimm_chain_set_late(emul, 0);
     ucp_wimm_chain_go(emul);
 }
@@ -557,6 +557,10 @@ void ucp_wimm_chain_push(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
     priv->num_puts = 0;
     priv->is_by_am = 0;
     priv->status   = UCS_OK;
+    if (kind == UCP_WIMM_CHAIN_CLOSE) {
+        emul->flags |= UCP_WIMM_EMUL_FLAG_CLOSE;
+    }
+
     if ((kind != UCP_WIMM_CHAIN_PUT) &&
         ucp_wimm_native_ep_is_queueing(wimm, emul->ucp_ep)) {
         ++wimm->emul.num_todo;

@@ -69,7 +69,8 @@ enum {
     UCP_WIMM_EMUL_FLAG_CUT   = UCS_BIT(10), /* LOST, behind the kept ones */
     UCP_WIMM_EMUL_FLAG_KNOWN = UCS_BIT(11), /* The peer has sent something */
     UCP_WIMM_EMUL_FLAG_BYE   = UCS_BIT(12), /* The peer has closed its end */
-    UCP_WIMM_EMUL_FLAG_LATE  = UCS_BIT(13)  /* A close waits for a FLUSHED */
+    UCP_WIMM_EMUL_FLAG_LATE  = UCS_BIT(13), /* A close waits for a FLUSHED */
+    UCP_WIMM_EMUL_FLAG_CLOSE = UCS_BIT(14)  /* A close is in the chain */
 };
 
 /* Both directions of an endpoint without a native way */
@@ -224,7 +225,7 @@ void ucp_wimm_chain_push(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
  * endpoint by UCP's own call, of which nobody tells */
 #define UCP_WIMM_CHAIN_CLOSE_TIMEOUT 5.0
 
-/* The peer does not answer: close without */
+/* The peer does not answer: take it as one that has said BYE */
 void ucp_wimm_chain_close_now(ucp_wimm_emul_t *emul);
 
 /* UCP's own queue is empty: go on with what waited for that */

@@ -168,6 +168,20 @@ TEST_F(test_ucp_emul_am, peer_that_closes_while_data_is_sent)
     EXPECT_EQ(strings({ end(1, UCS_ERR_NOT_CONNECTED) }), ended());
 }
 
+TEST_F(test_ucp_emul_am, close_behind_a_flush_goes_on_without_an_answer)
+{
+    put(1, 8);
+    took();
+    fake_op *flushed = flush(), *closed = close();
+    took();
+    progress();
+    EXPECT_STATUS(UCS_INPROGRESS, flushed->status);
+    emul()->deadline = 0;
+    EXPECT_EQ(1u, progress());
+    EXPECT_STATUS(UCS_ERR_NOT_CONNECTED, flushed->status);
+    EXPECT_OK(closed->status);
+}
+
 TEST_F(test_ucp_emul_am, close_goes_on_without_an_answer)
 {
     put(1, 8);
