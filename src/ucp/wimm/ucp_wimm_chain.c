@@ -267,8 +267,7 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
         return 0;
     }
 
-    op     = ucp_wimm_chain_op(priv);
-    status = priv->status;
+    op = ucp_wimm_chain_op(priv);
     if (priv->kind != UCP_WIMM_CHAIN_PUT) {
         status = ucp_wimm_chain_ask(emul);
         ucp_wimm_chain_set_late(emul, (status == UCS_INPROGRESS) &&
@@ -290,6 +289,7 @@ static int ucp_wimm_chain_finish(ucp_wimm_emul_t *emul)
         return 1;
     }
 
+    status = priv->status;
     if ((status == UCS_OK) && !ucp_wimm_emul_is_alive(emul)) {
         status = emul->status;
     } else if ((status == UCS_OK) && (emul->flags & UCP_WIMM_EMUL_FLAG_BYE)) {

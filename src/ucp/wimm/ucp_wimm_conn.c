@@ -85,15 +85,12 @@ static UCS_F_NOINLINE ucp_wimm_conn_t *ucp_wimm_conn_create(ucp_wimm_h wimm,
         return NULL;
     }
 
-    conn->super.wimm         = wimm;
-    conn->super.ep           = NULL;
-    conn->super.refcount     = 1;
-    conn->super.release_slot = ucp_wimm_conn_release_slot;
-    conn->super.release      = ucp_wimm_conn_release;
-    conn->user.purged        = ucp_wimm_conn_purged;
-    conn->user.destroyed     = ucp_wimm_conn_destroyed;
-    conn->uct_ep             = uct_ep;
-    conn->purged             = 0;
+    ucp_wimm_peer_init(&conn->super, wimm, NULL, ucp_wimm_conn_release_slot,
+                       ucp_wimm_conn_release);
+    conn->user.purged    = ucp_wimm_conn_purged;
+    conn->user.destroyed = ucp_wimm_conn_destroyed;
+    conn->uct_ep         = uct_ep;
+    conn->purged         = 0;
     if (uct_wimm_ep_set_user(uct_ep, &conn->user) != UCS_OK) {
         ucs_free(conn);
         return NULL;

@@ -140,14 +140,11 @@ static ucp_wimm_emul_t *ucp_wimm_emul_create(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
         return NULL;
     }
 
-    emul->super.wimm         = wimm;
-    emul->super.ep           = ep;
-    emul->super.refcount     = 1;
-    emul->super.release_slot = ucp_wimm_emul_release_slot;
-    emul->super.release      = ucp_wimm_emul_release;
-    emul->ucp_ep             = ep->ep;
-    emul->status             = UCS_OK;
-    emul->error              = UCS_OK;
+    ucp_wimm_peer_init(&emul->super, wimm, ep, ucp_wimm_emul_release_slot,
+                       ucp_wimm_emul_release);
+    emul->ucp_ep = ep->ep;
+    emul->status = UCS_OK;
+    emul->error  = UCS_OK;
     ucp_wimm_chain_init(emul);
     ucs_list_add_tail(&wimm->emul.list, &emul->list);
     ep->emul = emul;
@@ -202,10 +199,9 @@ static int ucp_wimm_emul_is_ordered(ucp_wimm_emul_op_t op_code)
 static void ucp_wimm_emul_msg_done(ucp_wimm_emul_msg_t *msg,
                                    ucs_status_t status)
 {
-    ucp_wimm_emul_t *emul = msg->emul;
-    uct_pending_req_t *op = msg->op;
-    ucp_wimm_h wimm       = emul->super.wimm;
-
+    ucp_wimm_emul_t *emul      = msg->emul;
+    uct_pending_req_t *op      = msg->op;
+    ucp_wimm_h wimm            = emul->super.wimm;
     ucp_wimm_emul_op_t op_code = msg->hdr.op;
 
     ucp_wimm_emul_check_status(emul, status);
@@ -231,7 +227,7 @@ static void ucp_wimm_emul_msg_cb(void *request, ucs_status_t status,
     ucp_request_free(request);
 }
 
-/* The message takes @a filler */
+/* It takes @a filler, also on an error */
 static ucs_status_t ucp_wimm_emul_send_msg(ucp_wimm_emul_t *emul,
                                            const ucp_wimm_emul_data_t *data,
                                            void *filler, uct_pending_req_t *op)
@@ -249,6 +245,7 @@ static ucs_status_t ucp_wimm_emul_send_msg(ucp_wimm_emul_t *emul,
 
     msg = ucs_mpool_get_inline(&wimm->emul.mp);
     if (msg == NULL) {
+        ucs_free(filler);
         return UCS_ERR_NO_MEMORY;
     }
 
@@ -273,14 +270,8 @@ static ucs_status_t ucp_wimm_emul_send_msg(ucp_wimm_emul_t *emul,
     }
 
     status = UCS_PTR_STATUS(ptr);
-    if ((status != UCS_OK) && (op == NULL)) {
-        msg->filler = NULL; /* The caller has it */
-        ucp_wimm_emul_msg_done(msg, status);
-        return status;
-    }
-
     ucp_wimm_emul_msg_done(msg, status);
-    return UCS_OK;
+    return (op == NULL) ? status : UCS_OK; /* Otherwise the operation has it */
 }
 
 ucs_status_t ucp_wimm_emul_send_data(ucp_wimm_emul_t *emul,
@@ -307,18 +298,12 @@ ucs_status_t ucp_wimm_emul_send_first(ucp_wimm_emul_t *emul,
                                   .imm     = imm,
                                   .ptr     = filler,
                                   .length  = length };
-    ucs_status_t status;
 
     if (filler == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = ucp_wimm_emul_send_msg(emul, &data, filler, NULL);
-    if (status != UCS_OK) {
-        ucs_free(filler);
-    }
-
-    return status;
+    return ucp_wimm_emul_send_msg(emul, &data, filler, NULL);
 }
 
 static void ucp_wimm_emul_answer(ucp_wimm_emul_t *emul)
@@ -357,11 +342,6 @@ ucs_status_t ucp_wimm_emul_push(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
     }
 
     return status;
-}
-
-void ucp_wimm_emul_kick(ucp_wimm_emul_t *emul)
-{
-    ucp_wimm_chain_go(emul);
 }
 
 

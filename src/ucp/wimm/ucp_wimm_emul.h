@@ -63,9 +63,8 @@ enum {
     UCP_WIMM_EMUL_FLAG_LOST  = UCS_BIT(6), /* There was no memory for one that
                                                  arrived: no other may follow it */
     UCP_WIMM_EMUL_FLAG_TOLD  = UCS_BIT(7), /* The program was told of the way */
-    UCP_WIMM_EMUL_FLAG_DIRTY = UCS_BIT(
-            8), /* Something was sent since a flush */
-    UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(9),  /* The peer owes a FLUSHED */
+    UCP_WIMM_EMUL_FLAG_DIRTY = UCS_BIT(8), /* Something was sent, unflushed */
+    UCP_WIMM_EMUL_FLAG_ASKED = UCS_BIT(9), /* The peer owes a FLUSHED */
     UCP_WIMM_EMUL_FLAG_CUT   = UCS_BIT(10), /* LOST, behind the kept ones */
     UCP_WIMM_EMUL_FLAG_KNOWN = UCS_BIT(11), /* The peer has sent something */
     UCP_WIMM_EMUL_FLAG_BYE   = UCS_BIT(12), /* The peer has closed its end */
@@ -84,9 +83,7 @@ struct ucp_wimm_emul {
     unsigned slots;       /* That we have with the peer */
     unsigned num_slots;   /* All that it gives */
     unsigned to_return;   /* Slots of the peer that are free again */
-
-    ucs_time_t
-            deadline; /* With UCP_WIMM_EMUL_FLAG_LATE: then the close goes on */
+    ucs_time_t deadline;  /* If UCP_WIMM_EMUL_FLAG_LATE: of the close */
 
     /* The chain. One message of it is with UCX at a time: shared memory lets a new one
      * pass those that wait for room. */
@@ -194,14 +191,11 @@ typedef enum ucp_wimm_chain_kind {
 } ucp_wimm_chain_kind_t;
 
 /* Put an operation behind all that the endpoint has, to be completed some time after the
- * next kick. On an error nothing was done. */
+ * next ucp_wimm_chain_go(). On an error nothing was done. */
 ucs_status_t ucp_wimm_emul_push(ucp_wimm_h wimm, ucp_ep_h ucp_ep,
                                 uct_pending_req_t *op,
                                 ucp_wimm_chain_kind_t kind,
                                 ucp_wimm_emul_t **emul_p);
-
-/* What was pushed may go on */
-void ucp_wimm_emul_kick(ucp_wimm_emul_t *emul);
 
 /* Flush or close an endpoint after all that is queued on it.
  * @return Whether there is something to do but UCP's own; then @a ptr_p is what the program

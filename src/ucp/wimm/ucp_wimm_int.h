@@ -173,6 +173,19 @@ ucs_status_t ucp_wimm_stream_notify(ucp_wimm_h wimm, ucp_wimm_peer_t *peer,
 /* An endpoint failed, and all that had arrived on it was delivered */
 void ucp_wimm_stream_fail(ucp_wimm_h wimm, ucp_wimm_ep_t *ep);
 
+/* With one reference */
+static inline void ucp_wimm_peer_init(ucp_wimm_peer_t *peer, ucp_wimm_h wimm,
+                                      ucp_wimm_ep_t *ep,
+                                      void (*release_slot)(ucp_wimm_peer_t *),
+                                      void (*release)(ucp_wimm_peer_t *))
+{
+    peer->wimm         = wimm;
+    peer->ep           = ep;
+    peer->refcount     = 1;
+    peer->release_slot = release_slot;
+    peer->release      = release;
+}
+
 /* Drop a reference to a peer */
 static inline void ucp_wimm_peer_put(ucp_wimm_peer_t *peer)
 {

@@ -211,7 +211,7 @@ static UCS_F_NOINLINE ucs_status_t ucp_wimm_put_emulate(ucp_request_t *req)
 
     /* What was deferred behind it follows, before it can complete */
     ucp_wimm_put_leave_wireup(req);
-    ucp_wimm_emul_kick(emul);
+    ucp_wimm_chain_go(emul);
     return UCS_OK;
 }
 

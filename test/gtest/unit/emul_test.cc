@@ -485,7 +485,7 @@ fake_op &emul_test::put(uint32_t imm, size_t length, unsigned index,
     status = ucp_wimm_emul_push(wimm(), op->ep, &op->req, UCP_WIMM_CHAIN_PUT,
                                 &emul);
     if (status == UCS_OK) {
-        ucp_wimm_emul_kick(emul);
+        ucp_wimm_chain_go(emul);
     } else {
         ucp_wimm_native_op_complete(&op->req, status);
     }
