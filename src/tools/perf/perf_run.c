@@ -1,0 +1,744 @@
+/**
+ * Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+ *
+ * See file LICENSE for terms.
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "perf.h"
+
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+
+#define PERF_PAGE        4096
+#define PERF_MAX_SAMPLES (1u << 20)
+#define PERF_MAX_BLOB    (1u << 24)
+#define PERF_CHECK_POLLS \
+  (1u << 16) /* Polls between two looks at the other process */
+
+/* The chunks between which a long run says how far it is */
+#define PERF_MAX_CHUNK 10000
+
+
+/* What the server tells the client at the end of a test */
+typedef struct {
+    perf_counts_t counts;
+    double server_cpu;
+    double ep_memory;
+    char guid[64]; /* Of its device */
+} perf_report_msg_t;
+
+
+typedef struct {
+    perf_chan_t *chan;
+    unsigned polls;
+    uint64_t events; /* Changes with all that goes on */
+    uint64_t seen_events;
+    uint64_t seen_time;
+} perf_watch_t;
+
+
+static perf_watch_t perf_watch;
+
+
+/*
+ * Progress
+ */
+
+static void perf_watch_start(void)
+{
+    perf_watch.seen_events = perf_watch.events;
+    perf_watch.seen_time   = perf_now();
+}
+
+static void perf_watch_check(const perf_side_t *side)
+{
+    uint64_t now = perf_now();
+
+    perf_watch.polls = 0;
+    perf_chan_check(perf_watch.chan);
+    if (perf_watch.events != perf_watch.seen_events) {
+        perf_watch_start();
+    } else if ((now - perf_watch.seen_time) > (perf_opts.timeout * 1e9)) {
+        perf_fail("%s over %s: nothing has arrived for %g s (%lu operations"
+                  " were posted here, %lu have arrived)",
+                  side->test->method->name, side->test->tl, perf_opts.timeout,
+                  (unsigned long)side->posted,
+                  (unsigned long)side->test->method->arrived(
+                          (perf_side_t *)side));
+    }
+}
+
+static void perf_side_progress(perf_side_t *side)
+{
+    side->test->method->progress(side);
+    if (side->status != UCS_OK) {
+        perf_fail("%s over %s has failed: %s", side->test->method->name,
+                  side->test->tl, ucs_status_string(side->status));
+    }
+}
+
+void perf_progress(perf_side_t *side)
+{
+    perf_side_progress(side);
+    if (side->local_peer != NULL) {
+        perf_side_progress(side->local_peer);
+    }
+    if (++perf_watch.polls == PERF_CHECK_POLLS) {
+        perf_watch_check(side);
+    }
+}
+
+/* The side that this process has, the client's if it has both */
+static perf_side_t *perf_own_side(const perf_test_t *test)
+{
+    return (test->sides[0] != NULL) ? test->sides[0] : test->sides[1];
+}
+
+/* Both processes have come this far. Progress goes on meanwhile: the other one may need
+ * it. */
+static void perf_barrier(perf_test_t *test)
+{
+    char byte = 0;
+
+    if (perf_watch.chan->fd < 0) {
+        return;
+    }
+
+    perf_chan_send(perf_watch.chan, &byte, 1);
+    while (!perf_chan_ready(perf_watch.chan)) {
+        perf_progress(perf_own_side(test));
+    }
+    perf_chan_recv(perf_watch.chan, &byte, 1);
+    perf_watch_start();
+}
+
+/* Complete all, on all sides */
+static void perf_settle(perf_test_t *test)
+{
+    unsigned i;
+
+    perf_watch_start();
+    for (i = 0; i < 2; ++i) {
+        if (test->sides[i] == NULL) {
+            continue;
+        }
+        while (!test->method->flushed(test->sides[i])) {
+            perf_progress(test->sides[i]);
+        }
+    }
+    perf_barrier(test);
+}
+
+
+/*
+ * Operations
+ */
+
+/* Issue one operation. If it is marked, its last byte differs from the one before. */
+static void perf_post(perf_side_t *side, int mark)
+{
+    const perf_test_t *test = side->test;
+    const uint8_t *data;
+    ucs_status_t status;
+
+    side->marked += mark;
+    data = side->memory + (side->marked % PERF_MARKS);
+    ++side->posted;
+    for (;;) {
+        status = test->method->post(side, side->next_ep, data, side->posted);
+        if (status == UCS_OK) {
+            break;
+        }
+        if (status != UCS_ERR_NO_RESOURCE) {
+            perf_fail("%s of %zu bytes over %s: %s", test->method->name,
+                      test->size, test->tl, ucs_status_string(status));
+        }
+        perf_progress(side);
+    }
+
+    if (++side->next_ep == test->num_eps) {
+        side->next_ep = 0;
+    }
+    ++perf_watch.events;
+}
+
+/* Wait for more arrivals, after which nothing is under way */
+static void perf_wait(perf_side_t *side, uint64_t count)
+{
+    const perf_test_t *test = side->test;
+
+    side->expected += count;
+    while (test->method->arrived(side) < side->expected) {
+        perf_progress(side);
+    }
+
+    ++perf_watch.events;
+    if ((test->method->flags & PERF_METHOD_NO_PUT) || (test->size == 0) ||
+        (test->num_eps > 1)) {
+        return;
+    }
+    if (*side->last != (uint8_t)side->expected) {
+        perf_fail("%s over %s: notified, but the data is not there",
+                  test->method->name, test->tl);
+    }
+}
+
+static void perf_sample(perf_test_t *test, double usec)
+{
+    if (++test->sample_skipped < test->sample_stride) {
+        return;
+    }
+
+    test->sample_skipped = 0;
+    if (test->num_samples < test->max_samples) {
+        test->samples[test->num_samples++] = usec;
+    }
+}
+
+/* Half round trips */
+static void perf_run_lat(perf_test_t *test, uint64_t iters, int record)
+{
+    perf_side_t *client = test->sides[0];
+    perf_side_t *server = test->sides[1];
+    uint64_t start, last, now, i;
+
+    start = last = now = perf_now();
+    for (i = 0; i < iters; ++i) {
+        if (client != NULL) {
+            perf_post(client, 1);
+        }
+        if (server != NULL) {
+            perf_wait(server, 1);
+            perf_post(server, 1);
+        }
+        if (client != NULL) {
+            perf_wait(client, 1);
+            if (record) {
+                now = perf_now();
+                perf_sample(test, (now - last) / 2e3);
+                last = now;
+            }
+        }
+    }
+
+    if (record) {
+        test->elapsed += (now - start) / 2e3;
+    }
+}
+
+/* Operations of the window that are under way */
+static uint64_t perf_in_flight(perf_side_t *side)
+{
+    perf_side_t *peer = side->local_peer;
+    uint64_t arriving;
+
+    if (peer == NULL) {
+        return side->outstanding;
+    }
+
+    arriving = side->marked - side->test->method->arrived(peer);
+    return (arriving > side->outstanding) ? arriving : side->outstanding;
+}
+
+/* A stream of operations from the client, at the end of which the server answers with one
+ * of its own. From process to process a window is what has not completed at the client;
+ * within one, also what has not arrived. */
+static void perf_run_stream(perf_test_t *test, uint64_t iters, int record)
+{
+    perf_side_t *client = test->sides[0];
+    perf_side_t *server = test->sides[1];
+    int mark_last       = (test->method->flags & PERF_METHOD_POLLED) &&
+                    ((client == NULL) || (server == NULL));
+    uint64_t start, last, now, i;
+
+    start = last = now = perf_now();
+    if (client != NULL) {
+        for (i = 0; i < iters; ++i) {
+            while (perf_in_flight(client) >= test->window) {
+                perf_progress(client);
+            }
+            perf_post(client, !mark_last || (i == (iters - 1)));
+            if (record &&
+                ((((i + 1) % test->window) == 0) || (i == (iters - 1)))) {
+                now = perf_now();
+                perf_sample(test,
+                            (now - last) / (1e3 * ((i % test->window) + 1)));
+                last = now;
+            }
+        }
+    }
+    if (server != NULL) {
+        perf_wait(server, mark_last ? 1 : iters);
+        perf_post(server, 1);
+    }
+    if (client != NULL) {
+        perf_wait(client, 1);
+        now = perf_now();
+    }
+
+    if (record) {
+        test->elapsed += (now - start) / 1e3;
+    }
+}
+
+static double perf_cpu_time(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (ts.tv_sec * 1e6) + (ts.tv_nsec / 1e3);
+}
+
+/* Run a test, and go on with its progress until the other process is done, too: what it
+ * has posted last may need that */
+static void perf_run_chunk(perf_test_t *test, uint64_t iters, int record)
+{
+    double start;
+
+    if (iters == 0) {
+        return;
+    }
+
+    perf_watch_start();
+    start = perf_cpu_time();
+    if (test->kind == PERF_KIND_LAT) {
+        perf_run_lat(test, iters, record);
+    } else {
+        perf_run_stream(test, iters, record);
+    }
+
+    if (record) {
+        test->iters += iters;
+        if (test->sides[0] == NULL) {
+            test->server_cpu += perf_cpu_time() - start;
+        }
+    }
+    perf_barrier(test);
+}
+
+/* The same once more, for what it takes of the device */
+static void perf_run_counted(perf_test_t *test, uint64_t iters)
+{
+    perf_counts_t before, after;
+
+    perf_count_read(test->device, &before);
+    perf_barrier(test);
+    perf_count_enable(1);
+    perf_run_chunk(test, iters, 0);
+    perf_count_enable(0);
+    perf_count_read(test->device, &after);
+
+    test->counts.work_requests = after.work_requests - before.work_requests;
+    test->counts.doorbells     = after.doorbells - before.doorbells;
+    test->counts.receives      = after.receives - before.receives;
+    test->counts.send_comps    = after.send_comps - before.send_comps;
+    test->counts.recv_comps    = after.recv_comps - before.recv_comps;
+    test->counts.controls      = after.controls - before.controls;
+    test->counts.packets       = (after.packets == UINT64_MAX) ?
+                                         UINT64_MAX :
+                                         after.packets - before.packets;
+    test->counts.rnr           = (after.rnr == UINT64_MAX) ? UINT64_MAX :
+                                                             after.rnr - before.rnr;
+
+    /* A latency is one direction; a stream has one answer */
+    test->counted_iters = (test->kind == PERF_KIND_LAT) ? (2 * iters) :
+                                                          (iters + 1);
+}
+
+
+/*
+ * Set-up
+ */
+
+static void *perf_swap(const void *mine, size_t length, size_t *other_length_p)
+{
+    uint32_t wire_length = length;
+    void *other;
+
+    perf_chan_send(perf_watch.chan, &wire_length, sizeof(wire_length));
+    perf_chan_send(perf_watch.chan, mine, length);
+    perf_chan_recv(perf_watch.chan, &wire_length, sizeof(wire_length));
+    if (wire_length > PERF_MAX_BLOB) {
+        perf_fail("the other side is not a wimm_perftest of this version");
+    }
+
+    other = perf_alloc(wire_length);
+    perf_chan_recv(perf_watch.chan, other, wire_length);
+    *other_length_p = wire_length;
+    return other;
+}
+
+typedef void *(*perf_pack_func_t)(perf_side_t *side, size_t *length_p);
+typedef void (*perf_use_func_t)(perf_side_t *side, const void *peer,
+                                size_t length);
+
+/* Have each side use what the other one has packed */
+static void perf_exchange(perf_test_t *test, perf_pack_func_t pack,
+                          perf_use_func_t use)
+{
+    void *blobs[2];
+    size_t lengths[2];
+    perf_side_t *side;
+    void *mine;
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        if (test->sides[i] != NULL) {
+            blobs[i] = pack(test->sides[i], &lengths[i]);
+        }
+    }
+
+    if (perf_watch.chan->fd >= 0) {
+        side      = perf_own_side(test);
+        i         = side->is_server;
+        mine      = blobs[i];
+        blobs[!i] = perf_swap(mine, lengths[i], &lengths[!i]);
+    }
+
+    for (i = 0; i < 2; ++i) {
+        if (test->sides[i] != NULL) {
+            use(test->sides[i], blobs[!i], lengths[!i]);
+        }
+    }
+
+    free(blobs[0]);
+    free(blobs[1]);
+}
+
+static size_t perf_align(size_t size)
+{
+    return (size + PERF_PAGE - 1) & ~(size_t)(PERF_PAGE - 1);
+}
+
+/* What is sent is PERF_MARKS bytes longer than an operation, and each one begins at
+ * another place of it: no byte is written between operations, and the last one still
+ * differs */
+static void perf_side_memory(perf_side_t *side, size_t size)
+{
+    unsigned i;
+
+    side->target_offset = perf_align(size + PERF_MARKS);
+    side->flag_offset   = side->target_offset + perf_align(size + 1);
+    side->length        = side->flag_offset +
+                   perf_align((PERF_MARKS + 8) * sizeof(uint64_t));
+    side->memory = mmap(NULL, side->length, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (side->memory == MAP_FAILED) {
+        perf_fail("no memory for %zu bytes", side->length);
+    }
+
+    memset(side->memory, 0, side->length); /* Fault it in */
+    side->flag        = (void *)(side->memory + side->flag_offset);
+    side->flag_source = (uint64_t *)side->flag + 8;
+    if (size > 0) {
+        side->last = side->memory + side->target_offset + size - 1;
+        for (i = 0; i < PERF_MARKS; ++i) {
+            side->memory[size - 1 + i] = i;
+        }
+    }
+}
+
+static perf_side_t *perf_side_open(perf_test_t *test, int is_server)
+{
+    perf_side_t *side = perf_alloc(sizeof(*side));
+
+    side->test      = test;
+    side->is_server = is_server;
+    side->status    = UCS_OK;
+    perf_side_memory(side, test->size);
+    test->sides[is_server] = side;
+    test->method->open(side);
+    return side;
+}
+
+static void perf_side_close(perf_side_t *side)
+{
+    munmap(side->memory, side->length);
+    free(side);
+}
+
+/* Bytes that are allocated now */
+static double perf_allocated(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return (double)info.uordblks + (double)info.hblkhd;
+}
+
+/* Create and connect endpoints, at first one, then all others */
+static void perf_connect(perf_test_t *test, unsigned to_ep)
+{
+    test->from_ep = test->to_ep;
+    test->to_ep   = to_ep;
+    if (test->to_ep == test->from_ep) {
+        return;
+    }
+
+    perf_exchange(test, test->method->pack, test->method->create_eps);
+    perf_exchange(test, test->method->pack_eps, test->method->connect_eps);
+    perf_settle(test);
+}
+
+static perf_test_t *perf_test_open(const perf_job_t *job, unsigned index,
+                                   int is_server)
+{
+    perf_test_t *test = perf_alloc(sizeof(*test));
+    double before;
+
+    test->method  = perf_method_find(job->tests[index].method);
+    test->kind    = (perf_kind_t)job->tests[index].kind;
+    test->size    = job->size;
+    test->window  = job->window;
+    test->num_eps = job->num_eps;
+    test->layout  = (perf_layout_t)job->layout;
+    test->device  = perf_opts.device;
+    memcpy(test->tl, job->tests[index].tl, sizeof(test->tl));
+
+    if (!is_server) {
+        test->max_samples   = (job->iters < PERF_MAX_SAMPLES) ? job->iters :
+                                                                PERF_MAX_SAMPLES;
+        test->sample_stride = (job->iters + PERF_MAX_SAMPLES - 1) /
+                              PERF_MAX_SAMPLES;
+        test->samples = perf_alloc(test->max_samples * sizeof(*test->samples));
+    }
+
+    if (perf_watch.chan->fd < 0) {
+        perf_side_open(test, 0);
+        perf_side_open(test, 1);
+        test->sides[0]->local_peer = test->sides[1];
+        test->sides[1]->local_peer = test->sides[0];
+        test->server_cpu           = NAN;
+    } else {
+        perf_side_open(test, is_server);
+    }
+
+    /* What the first one takes is also what all need */
+    perf_connect(test, 1);
+    before = perf_allocated();
+    perf_connect(test, test->num_eps);
+    perf_own_side(test)->ep_memory = (test->num_eps == 1) ?
+                                             NAN :
+                                             ((perf_allocated() - before) /
+                                              (test->num_eps - 1));
+    if (perf_watch.chan->fd < 0) {
+        perf_own_side(test)->ep_memory /= 2;
+    }
+    return test;
+}
+
+static void perf_test_close(perf_test_t *test)
+{
+    unsigned i;
+
+    perf_settle(test);
+    for (i = 0; i < 2; ++i) {
+        if (test->sides[i] != NULL) {
+            test->method->close(test->sides[i]);
+        }
+    }
+    for (i = 0; i < 2; ++i) {
+        if (test->sides[i] != NULL) {
+            perf_side_close(test->sides[i]);
+        }
+    }
+
+    free(test->samples);
+    free(test);
+}
+
+
+/*
+ * Results
+ */
+
+static void perf_device_guid(const char *device, char *guid, size_t max)
+{
+    char path[256];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/node_guid",
+             (int)strcspn(device, ":"), device);
+    memset(guid, 0, max);
+    file = fopen(path, "r");
+    if (file != NULL) {
+        if (fread(guid, 1, max - 1, file) == 0) {
+            guid[0] = '\0';
+        }
+        fclose(file);
+    }
+}
+
+static uint64_t perf_add_known(uint64_t a, uint64_t b)
+{
+    return ((a == UINT64_MAX) || (b == UINT64_MAX)) ? UINT64_MAX : (a + b);
+}
+
+/* The client gets what the server has counted */
+static void perf_test_collect(perf_test_t *test)
+{
+    perf_report_msg_t msg, mine;
+    perf_counts_t *counts = &test->counts;
+
+    if (perf_watch.chan->fd < 0) {
+        return;
+    }
+
+    memset(&mine, 0, sizeof(mine));
+    mine.counts     = test->counts;
+    mine.server_cpu = test->server_cpu;
+    mine.ep_memory  = perf_own_side(test)->ep_memory;
+    perf_device_guid(test->device, mine.guid, sizeof(mine.guid));
+    if (test->sides[0] == NULL) {
+        perf_chan_send(perf_watch.chan, &mine, sizeof(mine));
+        return;
+    }
+
+    perf_chan_recv(perf_watch.chan, &msg, sizeof(msg));
+    test->server_cpu = msg.server_cpu;
+    counts->work_requests += msg.counts.work_requests;
+    counts->doorbells += msg.counts.doorbells;
+    counts->receives += msg.counts.receives;
+    counts->send_comps += msg.counts.send_comps;
+    counts->recv_comps += msg.counts.recv_comps;
+    counts->controls += msg.counts.controls;
+    if (memcmp(msg.guid, mine.guid, sizeof(msg.guid))) {
+        counts->packets = perf_add_known(counts->packets, msg.counts.packets);
+        counts->rnr     = perf_add_known(counts->rnr, msg.counts.rnr);
+    }
+}
+
+static int perf_compare_float(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Sorted samples: the smallest one that such a share of them does not exceed */
+static double perf_percentile(const perf_test_t *test, double share)
+{
+    double rank = ceil(share * test->num_samples);
+
+    if (test->num_samples == 0) {
+        return NAN;
+    }
+    return test->samples[(rank < 1) ? 0 : ((size_t)rank - 1)];
+}
+
+static double perf_per_op(uint64_t count, uint64_t iters)
+{
+    return ((iters == 0) || (count == UINT64_MAX)) ? NAN :
+                                                     ((double)count / iters);
+}
+
+static void perf_test_result(const perf_test_t *test, const perf_job_t *job,
+                             unsigned index, perf_result_t *result)
+{
+    const perf_counts_t *counts = &test->counts;
+    uint64_t counted            = test->counted_iters;
+
+    snprintf(result->test, sizeof(result->test), "%s_%s", test->method->name,
+             perf_kind_names[test->kind]);
+    qsort(test->samples, test->num_samples, sizeof(*test->samples),
+          perf_compare_float);
+
+    result->tl      = job->tests[index].tl; /* Lives longer than the test */
+    result->device  = test->device;
+    result->size    = test->size;
+    result->iters   = test->iters;
+    result->rounds  = job->rounds;
+    result->window  = (test->kind == PERF_KIND_LAT) ? 0 : test->window;
+    result->num_eps = test->num_eps;
+    result->mean    = test->elapsed / test->iters;
+    result->p50     = perf_percentile(test, 0.5);
+    result->p90     = perf_percentile(test, 0.9);
+    result->p99     = perf_percentile(test, 0.99);
+    result->p999    = perf_percentile(test, 0.999);
+    result->rate    = 1e6 / result->mean;
+    result->ratio   = NAN;
+
+    result->bandwidth     = result->rate * test->size / (1 << 20);
+    result->work_requests = perf_per_op(counts->work_requests, counted);
+    result->doorbells     = perf_per_op(counts->doorbells, counted);
+    result->receives      = perf_per_op(counts->receives, counted);
+    result->send_comps    = perf_per_op(counts->send_comps, counted);
+    result->recv_comps    = perf_per_op(counts->recv_comps, counted);
+    result->controls      = perf_per_op(counts->controls, counted);
+    result->packets       = perf_per_op(counts->packets, counted);
+    result->rnr           = perf_per_op(counts->rnr, (counted == 0) ? 0 : 1);
+    result->server_cpu    = test->server_cpu / test->iters;
+    result->ep_memory     = test->sides[0]->ep_memory;
+}
+
+/* Iterations of the next chunk, of those that are left for the rounds that are left */
+static uint64_t perf_chunk(const perf_job_t *job, unsigned round)
+{
+    uint64_t chunk = job->iters / job->rounds;
+
+    return (round == (job->rounds - 1)) ? (job->iters - (chunk * round)) :
+                                          chunk;
+}
+
+/* One round of a test, in pieces after which it may be said how far the job is */
+static void perf_run_round(perf_test_t *test, uint64_t iters, uint64_t *done,
+                           uint64_t total)
+{
+    uint64_t chunk;
+
+    while (iters > 0) {
+        chunk = (iters < (2 * PERF_MAX_CHUNK)) ? iters : PERF_MAX_CHUNK;
+        perf_run_chunk(test, chunk, 1);
+        iters -= chunk;
+        *done += chunk;
+        if (test->sides[0] != NULL) {
+            perf_report_progress((double)*done / total);
+        }
+    }
+}
+
+unsigned perf_run_job(const perf_job_t *job, perf_chan_t *chan, int is_server,
+                      perf_result_t *results)
+{
+    uint64_t total = job->iters * job->num_tests, done = 0;
+    perf_test_t *tests[PERF_MAX_TESTS];
+    unsigned i, round;
+
+    perf_watch.chan = chan;
+    for (i = 0; i < job->num_tests; ++i) {
+        tests[i] = perf_test_open(job, i, is_server);
+        perf_run_chunk(tests[i], job->warmup, 0);
+    }
+
+    for (round = 0; round < job->rounds; ++round) {
+        for (i = 0; i < job->num_tests; ++i) {
+            perf_run_round(tests[i], perf_chunk(job, round), &done, total);
+        }
+    }
+
+    for (i = 0; i < job->num_tests; ++i) {
+        if (job->count_iters > 0) {
+            perf_run_counted(tests[i], job->count_iters);
+        }
+        perf_test_collect(tests[i]);
+        if (results != NULL) {
+            perf_test_result(tests[i], job, i, &results[i]);
+            if (job->num_tests > 1) {
+                results[i].ratio = results[i].mean / results[0].mean;
+            }
+        }
+    }
+
+    for (i = 0; i < job->num_tests; ++i) {
+        perf_test_close(tests[i]);
+    }
+    return job->num_tests;
+}
