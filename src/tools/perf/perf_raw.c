@@ -420,6 +420,11 @@ static void raw_progress(perf_side_t *side)
         ++side->arrived;
     }
 
+    /* As UCX: what has arrived comes first, and may be waited for */
+    if ((num > 0) || (side->outstanding == 0)) {
+        return;
+    }
+
     num = ibv_poll_cq(raw->send_cq, RAW_MAX_WC, wc);
     for (i = 0; i < num; ++i) {
         if (wc[i].status != IBV_WC_SUCCESS) {

@@ -248,7 +248,7 @@ static ucs_status_t perf_uct_am_arrived(void *arg, void *data, size_t length,
     return UCS_OK;
 }
 
-/* The first 8 bytes of the payload are the header, as in ucx_perftest */
+/* The header is what the immediate is of a notified put: the payload comes besides it */
 static void perf_uct_open_am_short(perf_side_t *side)
 {
     perf_uct_side_t *uct;
@@ -405,13 +405,9 @@ static ucs_status_t perf_uct_post_am_short(perf_side_t *side, unsigned ep,
                                            const uint8_t *data, uint64_t count)
 {
     perf_uct_side_t *uct = side->priv;
-    uint64_t header;
 
-    (void)count;
-    memcpy(&header, data, sizeof(header));
-    return uct_ep_am_short(uct->eps[ep], UCT_AM_ID, header,
-                           data + sizeof(header),
-                           side->test->size - sizeof(header));
+    return uct_ep_am_short(uct->eps[ep], UCT_AM_ID, count, data,
+                           side->test->size);
 }
 
 static void perf_uct_progress(perf_side_t *side)
@@ -473,7 +469,7 @@ const perf_method_t perf_uct_put_imm =
         UCT_METHOD("uct_put_imm", "UCT: notified put (-D: short, bcopy, zcopy)",
                    "wimm", 0, 0, perf_uct_open_put_imm, perf_uct_post_put_imm);
 
-const perf_method_t perf_uct_am_short =
-        UCT_METHOD("uct_am_short", "UCT: short active message", "rc_verbs",
-                   PERF_METHOD_STOCK | PERF_METHOD_NO_PUT, sizeof(uint64_t),
-                   perf_uct_open_am_short, perf_uct_post_am_short);
+const perf_method_t perf_uct_am_short = UCT_METHOD(
+        "uct_am_short", "UCT: short active message, header and payload",
+        "rc_verbs", PERF_METHOD_STOCK | PERF_METHOD_NO_PUT, 0,
+        perf_uct_open_am_short, perf_uct_post_am_short);
