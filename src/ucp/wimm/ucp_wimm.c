@@ -369,22 +369,14 @@ ucs_status_ptr_t ucp_wimm_put_nbx(ucp_wimm_h wimm, ucp_ep_h ep,
                                   uint32_t imm,
                                   const ucp_request_param_t *param)
 {
-    ucs_status_ptr_t ret;
-
     UCP_WIMM_CHECK_HANDLE(wimm, UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM));
     UCP_WIMM_CHECK_PARAM((ep != NULL) && (param != NULL),
                          UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
                          "the endpoint or the parameters of a notified put are"
                          " NULL");
-    UCP_WIMM_CHECK_PARAM(ucp_wimm_native_ep_is_of(wimm->worker, ep),
-                         UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
-                         "the endpoint %p is of another worker", ep);
 
-    ucp_wimm_native_enter(wimm->worker);
-    ret = ucp_wimm_native_put(wimm, ep, buffer, count, remote_addr, rkey, imm,
-                              param);
-    ucp_wimm_native_leave(wimm->worker);
-    return ret;
+    return ucp_wimm_native_put(wimm, ep, buffer, count, remote_addr, rkey, imm,
+                               param);
 }
 
 ucs_status_ptr_t ucp_wimm_notify_nbx(ucp_wimm_h wimm, ucp_ep_h ep, uint32_t imm,

@@ -53,13 +53,6 @@ _Static_assert(sizeof(ucp_wimm_put_t) <=
                "our part of a request is larger than UCP's");
 
 
-struct ucp_wimm_native {
-    ucp_wimm_wireup_t wireup;
-    ucp_lane_index_t lanes[UCP_WORKER_MAX_EP_CONFIG]; /* By configuration */
-    uint8_t lane_known[UCP_WORKER_MAX_EP_CONFIG];
-};
-
-
 static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self);
 
 
@@ -68,68 +61,7 @@ static UCS_F_ALWAYS_INLINE ucp_wimm_put_t *ucp_wimm_req_put(ucp_request_t *req)
     return (ucp_wimm_put_t *)(void *)&req->send.rma;
 }
 
-/*
- * Lanes
- */
-
-/* The lane of the endpoint's configuration for notified puts, or UCP_NULL_LANE */
-static UCS_F_ALWAYS_INLINE ucp_lane_index_t
-ucp_wimm_ep_lane(ucp_wimm_native_t *native, ucp_ep_h ep)
-{
-    unsigned index = ep->cfg_index;
-
-    if (ucs_unlikely(!native->lane_known[index])) {
-        native->lanes[index]      = ucp_wimm_ep_find_lane(ep);
-        native->lane_known[index] = 1;
-    }
-
-    return native->lanes[index];
-}
-
-/* As _lane, but of an endpoint that has no lanes yet the placeholder for them */
-static ucp_lane_index_t ucp_wimm_ep_put_lane(ucp_wimm_native_t *native,
-                                             ucp_ep_h ep)
-{
-    ucp_lane_index_t lane = ucp_wimm_ep_lane(native, ep);
-
-    if (ucs_unlikely((lane == UCP_NULL_LANE) &&
-                     ucp_wimm_ep_is_placeholder(ep))) {
-        return 0;
-    }
-
-    return lane;
-}
-
-/* Whether a UCT endpoint of a lane is one of the transport, and not the proxy of one
- * that is not connected, or a stub of one that has failed */
-static UCS_F_ALWAYS_INLINE int ucp_wimm_is_connected(ucp_ep_h ep,
-                                                     ucp_lane_index_t lane,
-                                                     uct_ep_h uct_ep)
-{
-    ucp_rsc_index_t rsc_index = ucp_ep_get_rsc_index(ep, lane);
-
-    return (rsc_index != UCP_NULL_RESOURCE) &&
-           (uct_ep->iface == ucp_worker_iface(ep->worker, rsc_index)->iface);
-}
-
-static ucs_status_t ucp_wimm_ep_tl_rkey(ucp_ep_h ep, ucp_lane_index_t lane,
-                                        ucp_rkey_h rkey, uct_rkey_t *tl_rkey_p)
-{
-    ucp_md_index_t md_index = ucp_ep_config(ep)->key.lanes[lane].dst_md_index;
-
-    if (ucs_unlikely(!(rkey->md_map & UCS_BIT(md_index)))) {
-        ucs_error("the remote key %p has no key for the lane of notified puts of"
-                  " endpoint %p",
-                  rkey, ep);
-        return UCS_ERR_UNREACHABLE;
-    }
-
-    *tl_rkey_p = ucp_rkey_get_tl_rkey(rkey,
-                                      ucs_bitmap2idx(rkey->md_map, md_index));
-    return UCS_OK;
-}
-
-
+#include "ucp_wimm_native_path.inl"
 #include "ucp_wimm_native_post.inl"
 
 
@@ -221,11 +153,13 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
     ucp_request_t *req  = ucs_container_of(self, ucp_request_t, send.uct);
     ucp_wimm_put_t *put = ucp_wimm_req_put(req);
     ucp_ep_h ep         = req->send.ep;
+    const ucp_wimm_path_t *path;
     ucp_lane_index_t lane;
     ucs_status_t status;
     uct_ep_h uct_ep;
 
     /* Looked up anew: the connection may have changed it */
+    path = ucp_wimm_ep_path(put->wimm->native, ep);
     lane = ucp_wimm_ep_put_lane(put->wimm->native, ep);
     if (ucs_unlikely(lane == UCP_NULL_LANE)) {
         return ucp_wimm_put_emulate(req);
@@ -233,7 +167,7 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
 
     req->send.lane = lane;
     uct_ep         = ucp_wimm_ep_uct_ep(ep, lane);
-    if (ucs_unlikely(!ucp_wimm_is_connected(ep, lane, uct_ep))) {
+    if (ucs_unlikely(!ucp_wimm_path_is_connected(path, uct_ep))) {
         status = ucp_wimm_put_wait_for_wireup(req, uct_ep);
         if (status != UCS_ERR_NO_RESOURCE) {
             ucp_request_send_state_ff(req, status);
@@ -243,7 +177,7 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
         return UCS_ERR_NO_RESOURCE;
     }
 
-    status = ucp_wimm_put_post(req, uct_ep, lane);
+    status = ucp_wimm_put_post(req, uct_ep, path);
     if (status == UCS_OK) {
         if (req->send.state.uct_comp.count == 0) {
             ucp_wimm_put_completion(&req->send.state.uct_comp);
@@ -420,7 +354,9 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
     put->imm         = imm;
 
     uct_ep = (lane == UCP_NULL_LANE) ? NULL : ucp_wimm_ep_uct_ep(ep, lane);
-    if (((uct_ep == NULL) || ucp_wimm_is_connected(ep, lane, uct_ep)) &&
+    if (((uct_ep == NULL) ||
+         ucp_wimm_path_is_connected(ucp_wimm_ep_path(wimm->native, ep),
+                                    uct_ep)) &&
         ucp_wimm_wireup_defer(&wimm->native->wireup, ep, &req->send.uct)) {
         ucp_worker_flush_ops_count_inc(ep->worker);
     } else {
@@ -430,67 +366,86 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
     return ucp_wimm_req_return(req, param);
 }
 
+/* What can be posted at once, and completes with that.
+ * @return UCS_ERR_NO_RESOURCE: it is not of this kind. */
+static UCS_F_ALWAYS_INLINE ucs_status_t
+ucp_wimm_put_fast(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
+                  size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
+                  uint32_t imm, const ucp_request_param_t *param)
+{
+    ucp_wimm_native_t *native = wimm->native;
+    uct_rkey_t tl_rkey        = UCT_INVALID_RKEY;
+    const ucp_wimm_path_t *path;
+    ucs_status_t status;
+    uct_ep_h uct_ep;
+
+    if (ucs_unlikely((param->op_attr_mask & (UCP_OP_ATTR_FIELD_DATATYPE |
+                                             UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                             UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) ||
+                     !ucp_wimm_wireup_is_empty(&native->wireup) ||
+                     ((ep->worker->context->num_mem_type_detect_mds != 0) &&
+                      (count > 0)))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    path = ucp_wimm_ep_path(native, ep);
+    if (ucs_unlikely((path->lane == UCP_NULL_LANE) ||
+                     (count > path->max_short))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    uct_ep = ucp_wimm_ep_uct_ep(ep, path->lane);
+    if (ucs_unlikely(!ucp_wimm_path_is_connected(path, uct_ep))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    if (count > 0) {
+        if (ucs_unlikely((buffer == NULL) || (rkey == NULL) ||
+                         !ucp_wimm_rkey_is_of(rkey, ep))) {
+            return UCS_ERR_NO_RESOURCE; /* The other way finds the words */
+        }
+
+        if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) &&
+            ucs_unlikely(!ucp_wimm_memh_is_for(param->memh, buffer, count,
+                                               UCS_MEMORY_TYPE_HOST))) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+
+        status = ucp_wimm_path_tl_rkey(path, ep, rkey, &tl_rkey);
+        if (ucs_unlikely(status != UCS_OK)) {
+            return status;
+        }
+    }
+
+    return uct_wimm_ep_put_imm_short(uct_ep, buffer, count, remote_addr,
+                                     tl_rkey, imm);
+}
+
 ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
                                      const void *buffer, size_t count,
                                      uint64_t remote_addr, ucp_rkey_h rkey,
                                      uint32_t imm,
                                      const ucp_request_param_t *param)
 {
-    ucp_wimm_native_t *native = wimm->native;
-    uct_rkey_t tl_rkey        = UCT_INVALID_RKEY;
-    ucp_lane_index_t lane;
+    ucs_status_ptr_t ret;
     ucs_status_t status;
-    uct_ep_h uct_ep;
 
-    /* What can be posted at once, and completes with that */
-    if (ucs_likely(!(param->op_attr_mask & (UCP_OP_ATTR_FIELD_DATATYPE |
-                                            UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                                            UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) &&
-                   ucp_wimm_wireup_is_empty(&native->wireup) &&
-                   ((ep->worker->context->num_mem_type_detect_mds == 0) ||
-                    (count == 0)))) {
-        lane = ucp_wimm_ep_lane(native, ep);
-        if (ucs_unlikely(lane == UCP_NULL_LANE)) {
-            goto slow;
-        }
+    UCP_WIMM_CHECK_PARAM(ep->worker == wimm->worker,
+                         UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM),
+                         "the endpoint %p is of another worker", ep);
 
-        uct_ep = ucp_wimm_ep_uct_ep(ep, lane);
-        if (ucs_unlikely(
-                    !ucp_wimm_is_connected(ep, lane, uct_ep) ||
-                    (count >
-                     ucp_ep_get_iface_attr(ep, lane)->cap.put.max_short))) {
-            goto slow;
-        }
-
-        if (count > 0) {
-            if (ucs_unlikely((buffer == NULL) || (rkey == NULL) ||
-                             !ucp_wimm_rkey_is_of(rkey, ep))) {
-                goto slow; /* It finds the words */
-            }
-
-            if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) &&
-                ucs_unlikely(!ucp_wimm_memh_is_for(param->memh, buffer, count,
-                                                   UCS_MEMORY_TYPE_HOST))) {
-                goto slow;
-            }
-
-            status = ucp_wimm_ep_tl_rkey(ep, lane, rkey, &tl_rkey);
-            if (ucs_unlikely(status != UCS_OK)) {
-                return UCS_STATUS_PTR(status);
-            }
-        }
-
-        status = uct_wimm_ep_put_imm_short(uct_ep, buffer, count, remote_addr,
-                                           tl_rkey, imm);
-        if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
-            wimm->stats.puts += (status == UCS_OK);
-            return UCS_STATUS_PTR(status);
-        }
+    UCP_WORKER_THREAD_CS_ENTER_CONDITIONAL(wimm->worker);
+    status = ucp_wimm_put_fast(wimm, ep, buffer, count, remote_addr, rkey, imm,
+                               param);
+    if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
+        wimm->stats.puts += (status == UCS_OK);
+        ret = UCS_STATUS_PTR(status);
+    } else {
+        ret = ucp_wimm_put_request(wimm, ep, buffer, count, remote_addr, rkey,
+                                   imm, param);
     }
-
-slow:
-    return ucp_wimm_put_request(wimm, ep, buffer, count, remote_addr, rkey, imm,
-                                param);
+    UCP_WORKER_THREAD_CS_EXIT_CONDITIONAL(wimm->worker);
+    return ret;
 }
 
 /* Issue a put that was deferred while UCP replayed its queue */
@@ -875,7 +830,8 @@ void ucp_wimm_native_ep_info(ucp_wimm_h wimm, ucp_ep_h ep,
         info->has_lane     = 1;
         info->puts_covered = ucp_wimm_ep_puts_ride_on(ep, lane);
         uct_ep             = ucp_wimm_ep_uct_ep(ep, lane);
-        if (ucp_wimm_is_connected(ep, lane, uct_ep)) {
+        if (ucp_wimm_path_is_connected(ucp_wimm_ep_path(wimm->native, ep),
+                                       uct_ep)) {
             info->uct_ep = uct_ep;
         }
     }

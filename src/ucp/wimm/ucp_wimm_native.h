@@ -18,6 +18,7 @@ ucs_status_t ucp_wimm_native_init(ucp_wimm_h wimm);
 /* The last operation is done: free what they needed */
 void ucp_wimm_native_cleanup(ucp_wimm_h wimm);
 
+/* Put: the worker is not locked yet */
 ucs_status_ptr_t ucp_wimm_native_put(ucp_wimm_h wimm, ucp_ep_h ep,
                                      const void *buffer, size_t count,
                                      uint64_t remote_addr, ucp_rkey_h rkey,

@@ -196,16 +196,17 @@ static ucs_status_t ucp_wimm_put_post_zcopy(ucp_request_t *req, uct_ep_h uct_ep,
 /* Post one message. @return UCS_OK if it was the last one, UCS_INPROGRESS if another
  * one has to follow. */
 static ucs_status_t ucp_wimm_put_post(ucp_request_t *req, uct_ep_h uct_ep,
-                                      ucp_lane_index_t lane)
+                                      const ucp_wimm_path_t *path)
 {
     ucp_wimm_put_t *put          = ucp_wimm_req_put(req);
+    ucp_lane_index_t lane        = path->lane;
     const uct_iface_attr_t *attr = ucp_ep_get_iface_attr(req->send.ep, lane);
     uct_rkey_t tl_rkey           = UCT_INVALID_RKEY;
     ucp_wimm_put_mode_t mode;
     ucs_status_t status;
 
     if (req->send.length > 0) {
-        status = ucp_wimm_ep_tl_rkey(req->send.ep, lane, put->rkey, &tl_rkey);
+        status = ucp_wimm_path_tl_rkey(path, req->send.ep, put->rkey, &tl_rkey);
         if (status != UCS_OK) {
             return status;
         }
