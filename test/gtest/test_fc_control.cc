@@ -216,6 +216,64 @@ TEST_F(test_fc_control, return_of_one_slot_more_than_there_are)
     check_closed();
 }
 
+TEST_F(test_fc_control, slots_with_a_grant)
+{
+    open_sides(num_eps);
+    imm_sink sink(sender());
+    sink.result = UCS_INPROGRESS; /* It returns none by itself */
+
+    const unsigned credits = ep_attr(receiver()).credits;
+    ASSERT_OK(notify(receiver(), 0, 1));
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
+
+    post_ctrl(UCT_WIMM_CTRL_SLOTS, 1 | (7u << UCT_WIMM_CTRL_GRANT_SHIFT));
+    ASSERT_TRUE(wait_for([&]() {
+        return (ep_attr(receiver()).slots == ep_attr(receiver()).num_slots) &&
+               (ep_attr(receiver()).credits == (credits - 1 + 7));
+    }));
+    sink.result = UCS_OK;
+    check_open();
+}
+
+TEST_F(test_fc_control, a_grant_with_no_slots)
+{
+    open_sides(num_eps);
+    expect_closed();
+    post_ctrl(UCT_WIMM_CTRL_SLOTS, 1u << UCT_WIMM_CTRL_GRANT_SHIFT);
+    check_closed();
+}
+
+TEST_F(test_fc_control, slots_with_a_grant_beyond_the_largest_window)
+{
+    open_sides(num_eps);
+    imm_sink sink(sender());
+    sink.result = UCS_INPROGRESS;
+
+    ASSERT_OK(notify(receiver(), 0, 1));
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
+
+    expect_closed();
+    post_ctrl(UCT_WIMM_CTRL_SLOTS, 1 | (unsigned(UCT_WIMM_MAX_CREDITS)
+                                        << UCT_WIMM_CTRL_GRANT_SHIFT));
+    sink.result = UCS_OK;
+    check_closed();
+}
+
+TEST_F(test_fc_control, slots_with_a_grant_without_flow_control)
+{
+    open_sides(num_eps, 0, 0, { { "RC_FC_ENABLE", "n" } });
+    imm_sink sink(sender());
+    sink.result = UCS_INPROGRESS;
+
+    ASSERT_OK(notify(receiver(), 0, 1));
+    ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
+
+    expect_closed();
+    post_ctrl(UCT_WIMM_CTRL_SLOTS, 1 | (1u << UCT_WIMM_CTRL_GRANT_SHIFT));
+    sink.result = UCS_OK;
+    check_closed();
+}
+
 TEST_F(test_fc_control, return_of_slots_of_all_bits)
 {
     open_sides(num_eps);

@@ -18,7 +18,7 @@ extern "C" {
 class test_post_error : public imm_test {
   protected:
     static const unsigned num_eps = 12;
-    static const unsigned slots   = 4;
+    static const unsigned slots   = 2;
 
     /* Refuse the first of the requests that match, of one side */
     class refusal {
@@ -47,9 +47,9 @@ class test_post_error : public imm_test {
 
     /* A few slots: each notification is answered by a control message. A dead
      * peer is noticed soon. */
-    void open_pair_for_fault()
+    void open_pair_for_fault(unsigned num_slots = slots)
     {
-        open_pair({ { "NUM_SLOTS", std::to_string(slots) },
+        open_pair({ { "NUM_SLOTS", std::to_string(num_slots) },
                     { "RC_RETRY_COUNT", "3" },
                     { "RC_TIMEOUT", "50ms" } });
     }
@@ -226,7 +226,8 @@ TEST_F(test_post_error, put_of_each_kind)
 
 TEST_F(test_post_error, grant_of_credits)
 {
-    open_pair_for_fault();
+    open_pair_for_fault(
+            UCT_WIMM_MAX_SLOTS); /* So many that none goes with them */
     connect_more();
     expect_post_error();
 
@@ -297,7 +298,7 @@ class test_post_error_reclaim : public test_post_error {
   protected:
     void reclaim(uct_wimm_ctrl_op_t op, unsigned side)
     {
-        open_pair_for_fault();
+        open_pair_for_fault(UCT_WIMM_MAX_SLOTS);
         expect_post_error();
 
         imm_sink sink(receiver());

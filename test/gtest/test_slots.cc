@@ -77,11 +77,11 @@ class test_slots : public imm_test {
                 [&]() { return ep_attr(sender(), index).slots == count; });
     }
 
-    /* Fewer than a quarter may be kept until there are more */
+    /* Fewer than half may be kept until there are more */
     bool wait_most_slots(unsigned index = 0)
     {
         return wait_for([&]() {
-            return ep_attr(sender(), index).slots > (slots - (slots / 4));
+            return ep_attr(sender(), index).slots > (slots - (slots / 2));
         });
     }
 
@@ -118,14 +118,15 @@ TEST_F(test_slots, held_until_released)
     check_rx_accounting();
 }
 
-TEST_F(test_slots, returned_a_quarter_at_a_time)
+TEST_F(test_slots, returned_half_at_a_time)
 {
-    open_pair_with_slots();
+    /* No grants, which fewer would go with */
+    open_pair_with_slots(slots, { { "RC_FC_ENABLE", "n" } });
     imm_sink sink(receiver());
 
     for (unsigned round = 1; round <= 5; ++round) {
-        send(sink, (slots / 4) - 1);
-        expect_slots(slots - (slots / 4) + 1);
+        send(sink, (slots / 2) - 1);
+        expect_slots(slots - (slots / 2) + 1);
         EXPECT_EQ(round - 1, slot_returns());
         send(sink, 1);
         ASSERT_TRUE(wait_slots(slots));
@@ -133,30 +134,33 @@ TEST_F(test_slots, returned_a_quarter_at_a_time)
     }
 }
 
-TEST_F(test_slots, released_ones_are_returned_a_quarter_at_a_time)
+TEST_F(test_slots, released_ones_are_returned_half_at_a_time)
 {
-    open_pair_with_slots();
+    /* No grants, which fewer would go with */
+    open_pair_with_slots(slots, { { "RC_FC_ENABLE", "n" } });
     imm_sink sink(receiver());
 
     sink.result = UCS_INPROGRESS;
-    send(sink, slots / 2);
-    for (unsigned i = 1; i < (slots / 4); ++i) {
+    send(sink, slots - 1);
+    for (unsigned i = 1; i < (slots / 2); ++i) {
         release(1);
     }
-    expect_slots(slots / 2);
+    expect_slots(1);
     release(1);
-    ASSERT_TRUE(wait_slots((slots / 2) + (slots / 4)));
+    ASSERT_TRUE(wait_slots((slots / 2) + 1));
     EXPECT_EQ(1u, slot_returns());
 
     /* All at once in one message */
-    release(slots / 4);
+    send(sink, 1);
+    release(slots / 2);
     ASSERT_TRUE(wait_slots(slots));
     EXPECT_EQ(2u, slot_returns());
 }
 
-TEST_F(test_slots, returned_below_a_quarter_when_the_peer_has_none_left)
+TEST_F(test_slots, returned_below_half_when_the_peer_has_none_left)
 {
-    open_pair_with_slots();
+    /* No grants, which fewer would go with */
+    open_pair_with_slots(slots, { { "RC_FC_ENABLE", "n" } });
     imm_sink sink(receiver());
 
     /* Consumed first, held later: the last one to arrive shows it */
@@ -210,6 +214,8 @@ TEST_F(test_slots, release_more_than_held_is_refused)
     /* Nothing was freed */
     expect_slots(slots - 5);
     release(3);
+    sink.result = UCS_OK;
+    send(sink, (slots / 2) - 5);
     ASSERT_TRUE(wait_slots(slots));
     expect_release_refused(2, 0);
 }
@@ -238,13 +244,13 @@ TEST_F(test_slots, release_from_inside_the_handler)
     /* Itself, and says so */
     sink.on_imm = [&](const imm_sink::notification &) { release(1); };
     sink.result = UCS_INPROGRESS;
-    send(sink, slots / 4);
+    send(sink, slots / 2);
     ASSERT_TRUE(wait_slots(slots));
 
     /* Itself, and returns UCS_OK: not twice */
     sink.result = UCS_OK;
-    send(sink, (slots / 4) - 1);
-    expect_slots(slots - (slots / 4) + 1);
+    send(sink, (slots / 2) - 1);
+    expect_slots(slots - (slots / 2) + 1);
     send(sink, 1);
     ASSERT_TRUE(wait_slots(slots));
     expect_release_refused(1, 0);
@@ -266,17 +272,17 @@ TEST_F(test_slots, released_one_behind_as_a_queue_does)
 
     sink.result = UCS_INPROGRESS;
     sink.on_imm = [&](const imm_sink::notification &) {
-        if (++held > (slots / 2)) {
+        if (++held > (slots / 4)) {
             release(1);
             --held;
         }
     };
     send(sink, count);
     release(held);
-    ASSERT_TRUE(wait_slots(slots));
+    ASSERT_TRUE(wait_most_slots());
     expect_release_refused(1, 0);
     EXPECT_EQ(count, ep_attr(receiver()).counters.delivered);
-    EXPECT_LE(slot_returns(), (count / (slots / 4)) + 1);
+    EXPECT_LE(slot_returns(), (count / (slots / 2)) + 1);
 }
 
 TEST_F(test_slots, any_other_result_consumes)
@@ -286,7 +292,7 @@ TEST_F(test_slots, any_other_result_consumes)
 
     for (ucs_status_t result : { UCS_OK, static_cast<ucs_status_t>(7) }) {
         sink.result = result;
-        send(sink, slots / 4);
+        send(sink, slots / 2);
         ASSERT_TRUE(wait_slots(slots));
     }
     expect_release_refused(1, 0);

@@ -25,7 +25,7 @@ extern "C" {
  * UCX_WIMM_STATS */
 class test_stats : public imm_test {
   protected:
-    static const unsigned slots = 4;
+    static const unsigned slots = 2;
 
     /* Without flow control there are no control messages but returns of slots,
      * and these only when many are used */
@@ -97,10 +97,15 @@ class test_stats : public imm_test {
             if (r.is_imm()) {
                 ++counters->posted;
             } else if (r.opcode == IBV_WR_SEND_WITH_IMM) {
-                const uint32_t op = ntohl(r.imm_data) >> UCT_WIMM_CTRL_OP_SHIFT;
+                const uint32_t imm   = ntohl(r.imm_data);
+                const uint32_t op    = imm >> UCT_WIMM_CTRL_OP_SHIFT;
+                const uint32_t grant = (imm & UCT_WIMM_CTRL_AMOUNT_MASK) >>
+                                       UCT_WIMM_CTRL_GRANT_SHIFT;
 
                 ++counters->ctrl_sent;
-                counters->grants += (op == UCT_WIMM_CTRL_GRANT);
+                counters->grants += (op == UCT_WIMM_CTRL_GRANT) ||
+                                    ((op == UCT_WIMM_CTRL_SLOTS) &&
+                                     (grant > 0));
                 counters->slot_returns += (op == UCT_WIMM_CTRL_SLOTS);
             }
         }
@@ -272,7 +277,7 @@ TEST_F(test_stats, returns_of_slots)
     const unsigned count          = 10;
     uct_wimm_counters_t at_sender = {}, at_receiver = {};
 
-    /* Of 4 slots, each one is returned by itself */
+    /* Of 2 slots, each one is returned by itself */
     open_pair({ { "RC_FC_ENABLE", "n" },
                 { "NUM_SLOTS", std::to_string(slots) } });
     imm_sink sink(receiver());

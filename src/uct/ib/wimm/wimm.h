@@ -97,7 +97,8 @@ typedef struct uct_wimm_counters {
     uint64_t credit_stalls; /**< Refusals (UCS_ERR_NO_RESOURCE) of notified
                                  puts for want of a receive credit */
     uint64_t slot_stalls;   /**< Refusals for want of a slot */
-    uint64_t grants;        /**< Grants of receive credits sent */
+    uint64_t grants;        /**< Grants of receive credits sent, also along with
+                                 slots */
     uint64_t slot_returns;  /**< Returns of slots sent; each may be of many */
     uint64_t ctrl_sent;     /**< All control messages sent */
     uint64_t ctrl_received; /**< All control messages received */
@@ -233,8 +234,9 @@ UCT_WIMM_API ucs_status_t uct_wimm_iface_set_imm_handler(
  *        UCS_INPROGRESS.
  *
  * Slots of an endpoint are alike: only their number counts. The peer is told when
- * a quarter of its slots is free again, or when it may have none left, by the
- * next call of progress, or when the interface's event is armed. May be called
+ * half of its slots are free again, or a quarter along with a grant of receive
+ * credits, or when it may have none left, by the next call of progress, or when the
+ * interface's event is armed. May be called
  * from the handler. For the notification that it was called for, either this is
  * called or UCS_OK returned: with both, a slot of another one is freed.
  *

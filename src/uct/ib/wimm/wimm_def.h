@@ -115,6 +115,10 @@ static inline int uct_wimm_ep_addr_unpack(const uct_wimm_ep_addr_t *addr,
 #define UCT_WIMM_CTRL_OP_SHIFT    28
 #define UCT_WIMM_CTRL_AMOUNT_MASK UCS_MASK(UCT_WIMM_CTRL_OP_SHIFT)
 
+/* The two amounts of UCT_WIMM_CTRL_SLOTS */
+#define UCT_WIMM_CTRL_SLOTS_MASK  UCT_WIMM_MAX_SLOTS
+#define UCT_WIMM_CTRL_GRANT_SHIFT 13
+
 typedef enum {
     /* So many more messages may be sent. Takes no receive credit. */
     UCT_WIMM_CTRL_GRANT = 1,
@@ -125,7 +129,8 @@ typedef enum {
     /* The answer: so many credits, besides the one that it takes */
     UCT_WIMM_CTRL_RETURN = 3,
 
-    /* So many notifications were consumed. Takes a receive credit. */
+    /* So many notifications were consumed (lower 13 bits), and so many more messages
+     * may be sent (upper 15, may be 0). Takes a receive credit. */
     UCT_WIMM_CTRL_SLOTS = 4,
 
     /* The next notification is of a put in several messages. The length of all is

@@ -326,20 +326,59 @@ static ucs_status_t uct_wimm_fc_send_return(uct_wimm_iface_t *iface,
     return status;
 }
 
+/* How much may be granted along with slots. That message takes a credit, and none of
+ * the receives that are there for grants alone: it need not be known that the last
+ * one of these was read. Only what leaves nothing to ask others for. */
+static int uct_wimm_fc_ride_amount(const uct_wimm_iface_t *iface,
+                                   const uct_wimm_ep_t *ep)
+{
+    int amount = iface->fc.target - ep->rx_credits;
+
+    if (((ep->flags & (UCT_WIMM_EP_FLAG_FC | UCT_WIMM_EP_FLAG_GRANT_ASKED |
+                       UCT_WIMM_EP_FLAG_RECLAIMING)) != UCT_WIMM_EP_FLAG_FC) ||
+        (ep->rx_credits <= 0) ||
+        (amount < ucs_div_round_up(iface->fc.target, 4)) ||
+        (amount > (iface->fc.pool - iface->fc.shared_used))) {
+        return 0;
+    }
+
+    return amount;
+}
+
 static ucs_status_t uct_wimm_fc_send_slots(uct_wimm_iface_t *iface,
                                            uct_wimm_ep_t *ep)
 {
+    int grant  = uct_wimm_fc_ride_amount(iface, ep);
+    int shared = uct_wimm_fc_shared(ep);
     ucs_status_t status;
 
-    status = uct_wimm_fc_post(iface, ep, UCT_WIMM_CTRL_SLOTS, ep->rx_return);
-    if (status == UCS_OK) {
-        ++ep->counters.slot_returns;
-        --ep->super.super.fc.fc_wnd;
-        ep->rx_slots -= ep->rx_return;
-        ep->rx_return = 0;
+    status = uct_wimm_fc_post(iface, ep, UCT_WIMM_CTRL_SLOTS,
+                              ep->rx_return |
+                                      (grant << UCT_WIMM_CTRL_GRANT_SHIFT));
+    if (status != UCS_OK) {
+        return status;
     }
 
-    return status;
+    ++ep->counters.slot_returns;
+    --ep->super.super.fc.fc_wnd;
+    ep->rx_slots -= ep->rx_return;
+    ep->rx_return = 0;
+    if (grant > 0) {
+        ++ep->counters.grants;
+        ep->ctrl &= ~UCS_BIT(UCT_WIMM_CTRL_GRANT);
+        ep->rx_credits += grant;
+        iface->fc.shared_used += uct_wimm_fc_shared(ep) - shared;
+    }
+
+    return UCS_OK;
+}
+
+/* Whether a grant that is due goes with slots: also with some that could wait */
+static int uct_wimm_fc_grant_rides(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
+{
+    return (ep->rx_return >= ucs_max(iface->config.slot_batch / 2, 1)) &&
+           (uct_wimm_fc_ride_amount(iface, ep) > 0) &&
+           uct_wimm_ep_has_credit(iface, ep);
 }
 
 /* Send one of those that are queued. @return UCS_OK: it is done. */
@@ -376,6 +415,11 @@ static void uct_wimm_fc_ep_progress(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
         if (ucs_unlikely(!uct_wimm_ep_is_usable(ep))) {
             ep->ctrl = 0;
             break;
+        }
+
+        if ((op == UCT_WIMM_CTRL_GRANT) && uct_wimm_fc_grant_rides(iface, ep)) {
+            ep->ctrl |= UCS_BIT(UCT_WIMM_CTRL_SLOTS);
+            continue;
         }
 
         if ((op >= UCT_WIMM_CTRL_RETURN) &&
@@ -468,14 +512,27 @@ static ucs_status_t uct_wimm_fc_handle_return(uct_wimm_iface_t *iface,
 }
 
 static ucs_status_t uct_wimm_fc_handle_slots(uct_wimm_iface_t *iface,
-                                             uct_wimm_ep_t *ep, unsigned amount)
+                                             uct_wimm_ep_t *ep, uint32_t qp_num,
+                                             unsigned amount)
 {
-    if ((amount == 0) ||
-        (amount > (unsigned)(ep->tx_num_slots - ep->tx_slots))) {
+    unsigned slots = amount & UCT_WIMM_CTRL_SLOTS_MASK;
+    unsigned grant = amount >> UCT_WIMM_CTRL_GRANT_SHIFT;
+    ucs_status_t status;
+
+    if ((slots == 0) || (slots > (unsigned)(ep->tx_num_slots - ep->tx_slots)) ||
+        ((grant > 0) && !(ep->flags & UCT_WIMM_EP_FLAG_FC))) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    ep->tx_slots += amount;
+    /* Both are there before anything is sent */
+    ep->tx_slots += slots;
+    if (grant > 0) {
+        status = uct_wimm_fc_handle_grant(iface, ep, grant);
+        if ((status != UCS_OK) || (uct_wimm_ep_lookup(iface, qp_num) != ep)) {
+            return status; /* What was queued may have destroyed the endpoint */
+        }
+    }
+
     uct_wimm_ep_imm_dispatch(iface, ep);
     return UCS_OK;
 }
@@ -508,7 +565,7 @@ void uct_wimm_fc_handle_ctrl(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep,
         if (!uct_wimm_fc_received(iface, ep, wc)) {
             return;
         }
-        status = uct_wimm_fc_handle_slots(iface, ep, amount);
+        status = uct_wimm_fc_handle_slots(iface, ep, wc->qp_num, amount);
     } else if (op == UCT_WIMM_CTRL_LENGTH) {
         if (!uct_wimm_fc_received(iface, ep, wc)) {
             return;

@@ -606,7 +606,7 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     self->config.stats            = config->stats;
     self->config.qp_drain_timeout = ucs_time_from_sec(config->qp_drain_timeout);
     self->config.num_slots        = config->num_slots;
-    self->config.slot_batch       = ucs_max(config->num_slots / 4, 1);
+    self->config.slot_batch       = ucs_max(config->num_slots / 2, 1);
     self->config.max_zcopy = uct_ib_iface_port_attr(ib_iface)->max_msg_sz;
 
     ib_iface->config.rx_max_poll = ucs_min(ib_iface->config.rx_max_poll,
