@@ -27,7 +27,7 @@
 #define RAW_MAX_INLINE 64
 #define RAW_MODERATION 64 /* raw_write_imm_mod: one in so many is signaled */
 #define RAW_MAX_WC     16
-#define RAW_TIMEOUT    14 /* 4.096 us * 2^14 */
+#define RAW_TIMEOUT    18 /* 4.096 us * 2^18, as UCX has it */
 #define RAW_RETRIES    7
 
 
