@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -519,6 +520,28 @@ static void remove_temp(void)
     }
 }
 
+static void remove_temp_on_signal(int signal_number)
+{
+    remove_temp();
+    raise(signal_number); /* Has its default action again, once this returns */
+}
+
+/* Those that are meant to end a process, if the caller has not had them ignored */
+static void catch_signals(void)
+{
+    static const int numbers[] = { SIGHUP, SIGINT, SIGTERM };
+    struct sigaction action    = { .sa_handler = remove_temp_on_signal,
+                                   .sa_flags   = SA_RESETHAND };
+    struct sigaction old;
+    size_t i;
+
+    for (i = 0; i < NUM_ELEMENTS(numbers); ++i) {
+        if (!sigaction(numbers[i], NULL, &old) && (old.sa_handler == SIG_DFL)) {
+            sigaction(numbers[i], &action, NULL);
+        }
+    }
+}
+
 /* A regular file, or none yet: a temporary one will be given its name */
 static void open_temp(const char *name)
 {
@@ -538,6 +561,7 @@ static void open_temp(const char *name)
         fail_file("create");
     }
     atexit(remove_temp);
+    catch_signals();
 }
 
 static void open_file(const char *name)
