@@ -14,13 +14,15 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 
-#define CONNECT_SECONDS 30 /* How long a client waits for its server */
+/* How long a client waits for its server, or less: -T */
+#define CONNECT_SECONDS 30
 
 
 static void perf_chan_ended(void)
@@ -64,7 +66,9 @@ void perf_chan_connect(perf_chan_t *chan, const char *host, unsigned port)
     struct addrinfo hints = { .ai_family   = AF_UNSPEC,
                               .ai_socktype = SOCK_STREAM };
     struct timespec pause = { .tv_nsec = 100000000 };
-    uint64_t deadline     = perf_now() + (CONNECT_SECONDS * 1000000000ull);
+    double seconds = (perf_opts.timeout < CONNECT_SECONDS) ? perf_opts.timeout :
+                                                             CONNECT_SECONDS;
+    uint64_t deadline = perf_now() + (uint64_t)(seconds * 1e9);
     struct addrinfo *list;
     char service[16];
     int ret, fd;
@@ -87,6 +91,17 @@ void perf_chan_connect(perf_chan_t *chan, const char *host, unsigned port)
 
     freeaddrinfo(list);
     perf_chan_set(chan, fd);
+}
+
+/* A client says at once what it wants: who does not is none */
+static void perf_chan_wait_first(perf_chan_t *chan)
+{
+    struct pollfd pfd = { .fd = chan->fd, .events = POLLIN };
+
+    if (poll(&pfd, 1, (int)(perf_opts.timeout * 1e3)) == 0) {
+        perf_fail("the client has asked for nothing in %g s",
+                  perf_opts.timeout);
+    }
 }
 
 void perf_chan_listen(perf_chan_t *chan, unsigned port)
@@ -137,6 +152,7 @@ void perf_chan_listen(perf_chan_t *chan, unsigned port)
 
     close(listen_fd);
     perf_chan_set(chan, fd);
+    perf_chan_wait_first(chan);
 }
 
 void perf_chan_send(perf_chan_t *chan, const void *buffer, size_t length)
