@@ -29,6 +29,7 @@
 #define PERF_MAX_DEVICE 64
 #define PERF_MAX_TL     32
 #define PERF_MAX_EPS    1024
+#define PERF_MAX_SIZE   (1ul << 30)
 
 /* Rotating over so many places in the source, the last byte counts operations */
 #define PERF_MARKS 256

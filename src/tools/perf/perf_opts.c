@@ -175,8 +175,8 @@ int perf_test_find(const char *name, const perf_method_t **method_p,
 }
 
 /* One test, whose name is not terminated. @return Its kind. */
-static perf_kind_t check_test(const char *name, size_t length,
-                              size_t *min_size_p)
+static perf_kind_t check_test(const perf_opts_t *opts, const char *name,
+                              size_t length, size_t *min_size_p)
 {
     char buffer[64]             = "";
     const perf_method_t *method = NULL;
@@ -188,6 +188,10 @@ static perf_kind_t check_test(const char *name, size_t length,
     if ((length >= sizeof(buffer)) || !perf_test_find(buffer, &method, &kind)) {
         perf_wrong_option("there is no test '%.*s': -h lists the tests",
                           (int)length, name);
+    }
+    if ((method->flags & PERF_METHOD_ONE_EP) && (opts->num_eps > 1)) {
+        perf_wrong_option("%s polls for its last operation: -e has to be 1",
+                          method->name);
     }
 
     if (method->min_size > *min_size_p) {
@@ -210,12 +214,12 @@ static perf_kind_t check_tests(const perf_opts_t *opts, size_t *min_size_p)
                     "-t takes one test, not '%s': several are for --compare",
                     name);
         }
-        return check_test(name, strlen(name), min_size_p);
+        return check_test(opts, name, strlen(name), min_size_p);
     }
 
     for (;;) {
         length = strcspn(name, ",");
-        kind   = check_test(name, length, min_size_p);
+        kind   = check_test(opts, name, length, min_size_p);
         first  = (count == 0) ? kind : first;
         if (kind != first) {
             perf_wrong_option(

@@ -23,7 +23,6 @@
 #  define PERF_SYSFS "/sys/class/infiniband"
 #endif
 
-#define MAX_SIZE    (1ul << 30)
 #define MAX_TIMEOUT 1e6
 
 
@@ -96,7 +95,7 @@ static const char *parse_size(const char *text, size_t *size_p)
 
     errno = 0;
     value = strtoull(text, &end, 10);
-    if ((errno != 0) || (value > MAX_SIZE)) {
+    if ((errno != 0) || (value > PERF_MAX_SIZE)) {
         return NULL;
     }
 
@@ -107,7 +106,7 @@ static const char *parse_size(const char *text, size_t *size_p)
     }
 
     *size_p = value;
-    return (value <= MAX_SIZE) ? end : NULL;
+    return (value <= PERF_MAX_SIZE) ? end : NULL;
 }
 
 /* "x4" or "+1k". @return What follows it, NULL if it is no step. */

@@ -142,25 +142,6 @@ static void perf_job_init(perf_job_t *job, const perf_opts_t *opts, size_t size)
     free(names);
 }
 
-/* Whether each test of a job can have this size */
-static void perf_job_check(const perf_job_t *job)
-{
-    const perf_method_t *method;
-    unsigned i;
-
-    for (i = 0; i < job->num_tests; ++i) {
-        method = perf_method_find(job->tests[i].method);
-        if (job->size < method->min_size) {
-            perf_fail("%s needs at least %zu bytes: -s %zu is too short",
-                      method->name, method->min_size, (size_t)job->size);
-        }
-        if ((method->flags & PERF_METHOD_ONE_EP) && (job->num_eps > 1)) {
-            perf_fail("%s polls for its last operation: -e has to be 1",
-                      method->name);
-        }
-    }
-}
-
 /* Measure all sizes. Both sides of the jobs in turn, if there is a server. */
 static void perf_client(perf_chan_t *chan)
 {
@@ -172,7 +153,6 @@ static void perf_client(perf_chan_t *chan)
     perf_report_open(&perf_opts);
     do {
         perf_job_init(&job, &perf_opts, size);
-        perf_job_check(&job);
         if (chan->fd >= 0) {
             perf_chan_send(chan, &job, sizeof(job));
         }
@@ -187,13 +167,16 @@ static void perf_client(perf_chan_t *chan)
     perf_report_close();
 }
 
+/* The client has checked its options; who is no client may have sent anything */
 static int perf_job_is_valid(const perf_job_t *job)
 {
+    const perf_method_t *method;
     unsigned i;
 
-    if ((job->num_tests > PERF_MAX_TESTS) || (job->num_eps == 0) ||
-        (job->num_eps > PERF_MAX_EPS) || (job->rounds == 0) ||
-        (job->window == 0) || (job->layout >= PERF_LAYOUT_LAST)) {
+    if ((job->size > PERF_MAX_SIZE) || (job->num_tests > PERF_MAX_TESTS) ||
+        (job->num_eps == 0) || (job->num_eps > PERF_MAX_EPS) ||
+        (job->rounds == 0) || (job->window == 0) ||
+        (job->layout >= PERF_LAYOUT_LAST)) {
         return 0;
     }
 
@@ -201,8 +184,13 @@ static int perf_job_is_valid(const perf_job_t *job)
         if ((memchr(job->tests[i].method, 0, sizeof(job->tests[i].method)) ==
              NULL) ||
             (memchr(job->tests[i].tl, 0, PERF_MAX_TL) == NULL) ||
-            (perf_method_find(job->tests[i].method) == NULL) ||
             (job->tests[i].kind >= PERF_KIND_LAST)) {
+            return 0;
+        }
+
+        method = perf_method_find(job->tests[i].method);
+        if ((method == NULL) || (job->size < method->min_size) ||
+            ((method->flags & PERF_METHOD_ONE_EP) && (job->num_eps > 1))) {
             return 0;
         }
     }
