@@ -41,7 +41,7 @@ asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
 suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uct ucp
-        emulated examples selection clients wire stress conformance demo)
+        emulated examples perf selection clients wire stress conformance demo)
 
 # Longest time for one suite, in seconds: about ten times what it takes, but those of
 # the longest have limits inside
@@ -193,6 +193,23 @@ suite_examples() {
     tap_is "emulated: exit status" $? 0
     wimm_on_device single 900 "$tests" device
     tap_is "on a device: exit status" $? 0
+    tap_done
+}
+
+# Function on any device; figures where they are exact
+suite_perf() {
+    local tests=$WIMM_TOP/test/perf/test_perftest.sh
+
+    "$tests"
+    tap_is "without a device: exit status" $? 0
+    wimm_on_device pair 600 "$tests" device
+    tap_is "on a device: exit status" $? 0
+    if wimm_need_vm; then
+        "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- "$tests" exact
+        tap_is "exact figures: exit status" $? 0
+    else
+        tap_skip "exact figures" "instructions are counted in the VM only"
+    fi
     tap_done
 }
 

@@ -204,6 +204,7 @@ tap_run "make" make -s -j2 V=0
 tap_run "make install DESTDIR=" make -s install DESTDIR="$tmp/dest"
 cat > "$tmp/expected" <<'LINES'
 bin/wimm-run
+bin/wimm_perftest
 include/ucp_wimm.h
 include/uct/ib/wimm/wimm.h
 lib/libucp_wimm.la
