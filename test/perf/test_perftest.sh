@@ -695,7 +695,7 @@ device)
     has_device || tap_skip_all "there is no RDMA device with an active port"
     set_devices
     shift
-    [ $# -gt 0 ] || set -- methods options killed wrong_peers
+    [ $# -gt 0 ] || set -- methods options wrong_peers
     for part; do
         "test_$part"
         tap_comment "$part: $SECONDS s since the beginning"
