@@ -23,6 +23,7 @@ is there already is left alone; a second run changes nothing.
 Options
   --build-only  only what a build needs: no VM, no tests
   --no-tests    what the demo needs: no second compiler, no test tools
+  --perf        also what contrib/perf/perf.sh plots with
   --print       only print the packages that are missing, install nothing
   --help        this text
 
@@ -36,6 +37,7 @@ packages_build="gcc g++ make autoconf automake libtool pkg-config xz-utils
     librdmacm-dev libnuma-dev libgtest-dev"
 packages_run="iproute2 procps ibverbs-providers ibverbs-utils tcpdump"
 packages_vm="qemu-system-x86 busybox-static kmod cpio"
+packages_perf="gnuplot-nox"
 packages_test="clang clang-format git tshark valgrind libc6-dbg"
 
 # The packages of a list that are not installed
@@ -134,11 +136,13 @@ fetch_ucx_source() {
 
 build_only=no
 no_tests=no
+perf=no
 print_only=no
 while [ $# -gt 0 ]; do
     case $1 in
     --build-only) build_only=yes ;;
     --no-tests)   no_tests=yes ;;
+    --perf)       perf=yes ;;
     --print)      print_only=yes ;;
     --help|-h)    usage; exit 0 ;;
     *)            die "unknown option '$1' (see --help)" ;;
@@ -159,6 +163,7 @@ fi
         wimm_need_vm && missing+=$(missing_packages $packages_vm)
         [ $no_tests = yes ] || missing+=$(missing_packages $packages_test)
     fi
+    [ $perf = no ] || missing+=$(missing_packages $packages_perf)
 }
 
 if [ $print_only = yes ]; then
