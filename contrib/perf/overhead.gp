@@ -10,7 +10,7 @@ eval(heading("Cost of a notified put to that of a plain libibverbs write with im
 eval(sizes)
 set tmargin screen 0.85
 set bmargin screen 0.12
-set lmargin screen 0.085
+set lmargin screen 0.1
 set rmargin screen 0.80
 set ylabel "ratio of means"
 set xrange [6:12000000]

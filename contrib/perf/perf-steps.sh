@@ -30,9 +30,12 @@ long_queue=17408
 all_methods="raw_write_imm raw_write_imm_mod raw_write uct_put_imm uct_am_short
     ucp_put_imm put_fence_am put_flush_am put_flag put_atomic am put"
 
-# As many operations as what happens every 16th or 512th time needs to count
+# As many operations as what happens every 16th or 512th time needs to count; for time,
+# which varies, as many as wimm_perftest thinks right
 operations() { # SIZE
     local n
+
+    [ $sides = -l ] || [ "$amount" = quick ] || return 0
 
     case $1 in
     *m|128k|256k|512k) n=16 ;;
@@ -40,7 +43,7 @@ operations() { # SIZE
     *)                 n=4096 ;;
     esac
     [ "$amount" = full ] || n=$((n > 64 ? 64 : n))
-    echo $n
+    echo "-n $n"
 }
 
 # run METHOD KIND VARIANT SIZES OPTION...: measure it at SIZES, which are what -s takes,
@@ -53,8 +56,9 @@ run() {
     for size in $sizes; do
         printf '   %s: %s_%s%s, size %s%s\n' "$measurement" "$method" "$kind" \
             "${variant:+ ($variant)}" "$size" "${*:+, $*}" >&2
+        # shellcheck disable=SC2046 # may be no option
         "$perftest" $sides -q -t "${method}_$kind" -s "$size" \
-            -n "$(operations "${size%%:*}")" "$@" -o csv - \
+            $(operations "${size%%:*}") "$@" -o csv - \
             >"$scratch/out" 2>"$scratch/err"
         status=$?
         awk -v prefix="$measurement" -v method="$method" -v variant="$variant" \

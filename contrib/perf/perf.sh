@@ -236,10 +236,10 @@ END
 
 # Plots, and what is calculated for them, of one measurement
 present() {
-    [ -f "$output/$1.csv" ] && [ "$(wc -l <"$output/$1.csv")" -gt 1 ] || {
+    if [ ! -f "$output/$1.csv" ] || [ "$(wc -l <"$output/$1.csv")" -lt 2 ]; then
         failed+=("$1.csv: no results")
         return
-    }
+    fi
     plot "$1"
     case $1 in
     latency)

@@ -55,6 +55,7 @@ tap_has "--plot without results: says so" "$(cat "$out/stderr")" "latency.csv: n
 
 # ---------------------------------------------------------------- all of it
 
+# shellcheck disable=SC2317 # called by tap_run
 files_are_there() { # FILE...
     local file status=0
 
@@ -65,6 +66,7 @@ files_are_there() { # FILE...
 }
 
 # Each row has as many columns as the header, and a mean, none of them twice
+# shellcheck disable=SC2317 # called by tap_run
 rows_are_whole() { # FILE
     awk -F, 'NR == 1 {n = NF; for (i = 1; i <= NF; ++i) if ($i == "mean") mean = i}
              NF != n || (NR > 1 && !($mean > 0)) || seen[$0]++ {print; bad = 1}
