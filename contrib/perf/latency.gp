@@ -14,13 +14,15 @@ set bmargin screen 0.12
 set ylabel cost." (mean, one direction)"
 
 set lmargin screen 0.065
-set rmargin screen 0.355
+set rmargin screen 0.365
 set xrange [6:5500]
 set yrange [0:*]
-plot for [m in methods] rows(m) using "size":"mean" lt style(m)
+plot for [m in methods] rows(m) \
+     using (column("size") <= 4096 ? column("size") : NaN):"mean" lt style(m)
 
 eval(no_heading)
-set lmargin screen 0.44
+unset ylabel
+set lmargin screen 0.43
 set rmargin screen 0.81
 set xrange [6:12000000]
 set yrange [*:*]
