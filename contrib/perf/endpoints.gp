@@ -15,7 +15,7 @@ set rmargin screen 0.71
 set xlabel "endpoints (window 64)"
 set ylabel cost." for one operation (mean)"
 set xrange [0.9:300]
-set yrange [0:*]
+set offsets graph 0, 0, graph 0.1, graph 0.1
 set key at screen 0.995, 0.85 right top Left reverse samplen 3 spacing 1.5
 
 # Thin and dashed: with a longer receive queue

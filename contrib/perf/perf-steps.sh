@@ -46,6 +46,10 @@ operations() { # SIZE
     echo "-n $n"
 }
 
+# UCX writes its warnings to stdout, and knows settings of a transport only where it is
+# used
+export UCX_WARN_UNUSED_ENV_VARS=n
+
 # run METHOD KIND VARIANT SIZES OPTION...: measure it at SIZES, which are what -s takes,
 # separated by blanks. A size that the method does not take on this device ends its
 # curve; anything else that goes wrong is told, and does not stop the others.
@@ -62,10 +66,10 @@ run() {
             >"$scratch/out" 2>"$scratch/err"
         status=$?
         awk -v prefix="$measurement" -v method="$method" -v variant="$variant" \
-            -v header="$with_header" -v OFS=, '
-            NR > 1 {print prefix, method, variant, $0; next}
-            header {print prefix, "method", "variant", $0}' "$scratch/out"
-        [ ! -s "$scratch/out" ] || with_header=
+            -v header="$with_header" -v row="${method}_$kind," -v OFS=, '
+            header && /^test,/ {print prefix, "method", "variant", $0}
+            index($0, row) == 1 {print prefix, method, variant, $0}' "$scratch/out"
+        ! grep -q '^test,' "$scratch/out" || with_header=
         if [ $status != 0 ] && ! grep -q 'takes at most' "$scratch/err"; then
             failures=$((failures + 1))
             printf 'perf: FAILED: %s: %s_%s%s, size %s%s: status %s: %s\n' \

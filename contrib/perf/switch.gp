@@ -25,7 +25,7 @@ to_zcopy(v) = "< awk -F, -v OFS=, -v variant=".v." '\
     END {for (i = 1; i <= n; ++i) if (size[i] in base) \
          print size[i], mean[i] - base[size[i]]}' ".csv
 
-set lmargin screen 0.075
+set lmargin screen 0.085
 set rmargin screen 0.42
 set xrange [6:90000]
 set logscale y
