@@ -191,12 +191,11 @@ table() {
 
     [ "$(field unit "$output/latency.csv")" != kinstr ] || unit="thousand instructions"
     what=$(cat "$output/measured-on")
-    cat <<END
-What one notification costs, one direction, mean, in $unit; in
-parentheses the ratio to \`put_fence_am\` of the same size. $what.
-Made by \`$(cat "$output/command")\`.
-
+    fmt -w 88 <<END
+What one notification costs, one direction, mean, in $unit; in parentheses the ratio to
+\`put_fence_am\` of the same size. $what.
 END
+    printf 'Made by `%s`.\n\n' "$(cat "$output/command")"
     awk -F, '
         function named(size) {
             if (size >= 1048576) return size / 1048576 " MiB"
