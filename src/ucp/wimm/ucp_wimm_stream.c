@@ -116,7 +116,8 @@ ucs_status_t ucp_wimm_stream_notify(ucp_wimm_h wimm, ucp_wimm_peer_t *peer,
 
     ++wimm->stats.notifications;
     notification.ep = ucp_wimm_ep_handle(peer->ep);
-    if (ucp_wimm_counters_notify(wimm,
+    if (ucs_unlikely(!ucs_list_is_empty(&wimm->counter.groups)) &&
+        ucp_wimm_counters_notify(wimm,
                                  (notification.ep == NULL) ? NULL : peer->ep,
                                  imm)) {
         ++wimm->stats.counted;

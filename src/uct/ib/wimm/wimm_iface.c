@@ -104,13 +104,14 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_iface_poll_cq(uct_wimm_iface_t *iface,
     return num_wcs;
 }
 
-/* As uct_wimm_iface_poll_cq(), after what was found when the event was armed */
+/* As uct_wimm_iface_poll_cq(), after what was found when the event was armed. @a calm:
+ * nothing was. */
 static UCS_F_ALWAYS_INLINE int uct_wimm_iface_take_wcs(uct_wimm_iface_t *iface,
                                                        uct_ib_dir_t dir,
-                                                       int max_wcs,
+                                                       int calm, int max_wcs,
                                                        struct ibv_wc *wc)
 {
-    if (ucs_unlikely(iface->found.dirs & UCS_BIT(dir))) {
+    if (!calm && (iface->found.dirs & UCS_BIT(dir))) {
         iface->found.dirs &= ~UCS_BIT(dir);
         wc[0] = iface->found.wc[dir];
         return 1;
@@ -258,14 +259,14 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_iface_ctrl_progress(
 /* @param [inout] count  Raised by what was dispatched.
  * @return How many completions there were. */
 static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_rx(
-        uct_wimm_iface_t *iface, unsigned *count)
+        uct_wimm_iface_t *iface, int calm, unsigned *count)
 {
     uct_rc_iface_t *rc_iface = &iface->super.super;
     struct ibv_wc wc[UCT_WIMM_MAX_POLL];
     uct_wimm_ep_t *ep;
     int i, num_wcs;
 
-    num_wcs = uct_wimm_iface_take_wcs(iface, UCT_IB_DIR_RX,
+    num_wcs = uct_wimm_iface_take_wcs(iface, UCT_IB_DIR_RX, calm,
                                       rc_iface->super.config.rx_max_poll, wc);
     UCS_STATS_UPDATE_COUNTER(rc_iface->super.stats,
                              UCT_IB_IFACE_STAT_RX_COMPLETION, num_wcs);
@@ -310,7 +311,7 @@ static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_poll_tx(
     uint16_t count;
     int i, num_wcs;
 
-    num_wcs = uct_wimm_iface_take_wcs(iface, UCT_IB_DIR_TX,
+    num_wcs = uct_wimm_iface_take_wcs(iface, UCT_IB_DIR_TX, 0,
                                       rc_iface->super.config.tx_max_poll, wc);
     if (num_wcs == 0) {
         return 0;
@@ -353,35 +354,64 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_iface_tx_is_short(
     return rc_iface->tx.cq_available <= (int)rc_iface->config.tx_moderation;
 }
 
-/* Replaces rc_verbs' progress as a whole: that one would take the completion of
- * an immediate for an active message. */
-static unsigned uct_wimm_iface_progress(void *arg)
+/* What is outside of the short path: endpoints to fail, flushes, and queue pairs that
+ * are destroyed when nothing of them is left. @a tx_empty: nothing was there to take. */
+static UCS_F_NOINLINE unsigned uct_wimm_iface_progress_deferred(
+        uct_wimm_iface_t *iface, unsigned rx_count, int tx_empty)
 {
-    uct_wimm_iface_t *iface = arg;
-    unsigned count          = 0;
-    int tx_empty            = 0;
+    unsigned count;
+
+    count = uct_wimm_ep_progress_failed(iface);
+    count += uct_wimm_pending_progress_cancels(iface, rx_count);
+    count += uct_wimm_qp_progress(iface, rx_count == 0, tx_empty);
+    return count;
+}
+
+/* @a calm: nothing was deferred, and nothing found when the event was armed */
+static UCS_F_ALWAYS_INLINE unsigned uct_wimm_iface_do_progress(
+        uct_wimm_iface_t *iface, int calm)
+{
+    unsigned count = 0;
+    int tx_empty   = 0;
     unsigned rx_count, tx_count;
 
-    rx_count = uct_wimm_iface_poll_rx(iface, &count);
+    rx_count = uct_wimm_iface_poll_rx(iface, calm, &count);
     uct_wimm_iface_ctrl_progress(iface);
 
     /* Grants for what comes in take room for completions: a flood must not keep
      * these from being taken */
-    if (uct_rc_iface_poll_tx(&iface->super.super, count) ||
+    if (!calm || uct_rc_iface_poll_tx(&iface->super.super, count) ||
         ucs_unlikely(uct_wimm_iface_tx_is_short(iface)) ||
-        ucs_unlikely((iface->found.dirs | iface->deferred) != 0)) {
+        ucs_unlikely(iface->deferred != 0)) {
         tx_count = uct_wimm_iface_poll_tx(iface);
         tx_empty = (tx_count == 0);
         count += tx_count;
     }
 
     if (ucs_unlikely(iface->deferred != 0)) {
-        count += uct_wimm_ep_progress_failed(iface);
-        count += uct_wimm_pending_progress_cancels(iface, rx_count);
-        count += uct_wimm_qp_progress(iface, rx_count == 0, tx_empty);
+        count += uct_wimm_iface_progress_deferred(iface, rx_count, tx_empty);
     }
 
     return count;
+}
+
+static UCS_F_NOINLINE unsigned uct_wimm_iface_progress_slow(
+        uct_wimm_iface_t *iface)
+{
+    return uct_wimm_iface_do_progress(iface, 0);
+}
+
+/* Replaces rc_verbs' progress as a whole: that one would take the completion of
+ * an immediate for an active message. */
+static unsigned uct_wimm_iface_progress(void *arg)
+{
+    uct_wimm_iface_t *iface = arg;
+
+    if (ucs_unlikely((iface->found.dirs | iface->deferred) != 0)) {
+        return uct_wimm_iface_progress_slow(iface);
+    }
+
+    return uct_wimm_iface_do_progress(iface, 1);
 }
 
 static void uct_wimm_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)

@@ -64,6 +64,7 @@ typedef struct uct_wimm_iface {
         void *arg;
         ucs_queue_head_t waiting; /* For a handler */
         ucs_mpool_t mp;           /* Elements of that queue */
+        unsigned num_destroyed;   /* Endpoints: changes if a handler does it */
     } imm;
 
     /* Receive credits: wimm_fc.c */

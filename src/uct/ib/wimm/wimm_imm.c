@@ -34,8 +34,9 @@ static ucs_mpool_ops_t uct_wimm_imm_mpool_ops = {
 
 ucs_status_t uct_wimm_imm_init(uct_wimm_iface_t *iface)
 {
-    iface->imm.cb  = NULL;
-    iface->imm.arg = NULL;
+    iface->imm.cb            = NULL;
+    iface->imm.arg           = NULL;
+    iface->imm.num_destroyed = 0;
     ucs_queue_head_init(&iface->imm.waiting);
     return ucs_mpool_init(&iface->imm.mp, 0, sizeof(uct_wimm_imm_elem_t), 0,
                           sizeof(void *), 128, UINT_MAX,

@@ -31,7 +31,7 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_imm_waits(const uct_wimm_iface_t *iface)
 static UCS_F_ALWAYS_INLINE int uct_wimm_imm_is_deliverable(
         const uct_wimm_iface_t *iface)
 {
-    return (iface->imm.cb != NULL) && !ucs_queue_is_empty(&iface->imm.waiting);
+    return !ucs_queue_is_empty(&iface->imm.waiting) && (iface->imm.cb != NULL);
 }
 
 /* Deliver what waited for a handler, as long as there is one */
@@ -74,6 +74,7 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_imm_deliver(uct_wimm_iface_t *iface,
                                                      uint32_t imm,
                                                      size_t length)
 {
+    unsigned num_destroyed = iface->imm.num_destroyed;
     ucs_status_t status;
 
     ucs_trace_data("ep %p: notification 0x%x, %zu bytes", ep, imm, length);
@@ -84,7 +85,8 @@ static UCS_F_ALWAYS_INLINE void uct_wimm_imm_deliver(uct_wimm_iface_t *iface,
 
     /* The handler may have destroyed the endpoint. Its queue pair is still
      * there, so no other endpoint has that number yet. */
-    if (ucs_unlikely(uct_wimm_ep_lookup(iface, qp_num) != ep)) {
+    if (ucs_unlikely((iface->imm.num_destroyed != num_destroyed) &&
+                     (uct_wimm_ep_lookup(iface, qp_num) != ep))) {
         return;
     }
 

@@ -98,6 +98,7 @@ void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *wimm_ep)
 
     ucs_list_del(&ep->super.list);
     uct_rc_iface_remove_qp(rc_iface, ctx->qp_num);
+    ++iface->imm.num_destroyed;
     ucs_list_add_tail(&rc_iface->qp_gc_list, &ctx->list);
     ++iface->deferred;
 
