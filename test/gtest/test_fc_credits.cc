@@ -30,11 +30,12 @@ class test_fc_credits : public fc_test {
 
     /* Idle endpoints hold full windows, then there are more, of which the last
      * one sends */
-    void reclaim_for_one(unsigned num_idle, unsigned num_eps)
+    void reclaim_for_one(unsigned num_idle, unsigned num_eps,
+                         const config_list &config = config_list())
     {
         const unsigned count = 300, active = num_eps - 1;
 
-        open_sides(num_idle, 256);
+        open_sides(num_idle, 256, 0, config);
         flow f(sender(), receiver(), num_idle, ONLY_IMM);
         for (unsigned i = 0; i < num_idle; ++i) {
             fill_window(f, i);
@@ -79,6 +80,12 @@ TEST_F(test_fc_credits, idle_endpoints_give_back_for_one_more)
 {
     /* None of them has much more than its share */
     reclaim_for_one(8, 9);
+}
+
+TEST_F(test_fc_credits, idle_endpoints_give_back_what_came_with_slots)
+{
+    /* So few that no grant goes alone */
+    reclaim_for_one(4, 16, { { "NUM_SLOTS", "4" } });
 }
 
 TEST_F(test_fc_credits, not_asked_of_a_peer_that_may_not_be_connected_yet)

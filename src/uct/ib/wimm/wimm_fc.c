@@ -348,8 +348,9 @@ static int uct_wimm_fc_ride_amount(const uct_wimm_iface_t *iface,
 static ucs_status_t uct_wimm_fc_send_slots(uct_wimm_iface_t *iface,
                                            uct_wimm_ep_t *ep)
 {
-    int grant  = uct_wimm_fc_ride_amount(iface, ep);
-    int shared = uct_wimm_fc_shared(ep);
+    int grant    = uct_wimm_fc_ride_amount(iface, ep);
+    int shared   = uct_wimm_fc_shared(ep);
+    int was_read = (ep->rx_grant == 0) || (ep->rx_credits < ep->rx_grant);
     ucs_status_t status;
 
     status = uct_wimm_fc_post(iface, ep, UCT_WIMM_CTRL_SLOTS,
@@ -368,6 +369,9 @@ static ucs_status_t uct_wimm_fc_send_slots(uct_wimm_iface_t *iface,
         ep->ctrl &= ~UCS_BIT(UCT_WIMM_CTRL_GRANT);
         ep->rx_credits += grant;
         iface->fc.shared_used += uct_wimm_fc_shared(ep) - shared;
+
+        /* What is known of the last one that went alone stays known */
+        ep->rx_grant = was_read ? (ep->rx_credits + 1) : (ep->rx_grant + grant);
     }
 
     return UCS_OK;
