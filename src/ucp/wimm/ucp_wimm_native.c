@@ -160,7 +160,7 @@ static ucs_status_t ucp_wimm_put_progress(uct_pending_req_t *self)
 
     /* Looked up anew: the connection may have changed it */
     path = ucp_wimm_ep_path(put->wimm->native, ep);
-    lane = ucp_wimm_ep_put_lane(put->wimm->native, ep);
+    lane = ucp_wimm_path_put_lane(path, ep);
     if (ucs_unlikely(lane == UCP_NULL_LANE)) {
         return ucp_wimm_put_emulate(req);
     }
@@ -366,6 +366,32 @@ ucp_wimm_put_request(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
     return ucp_wimm_req_return(req, param);
 }
 
+/* Data of a put that is posted at once */
+typedef struct ucp_wimm_plain {
+    const void *buffer;
+    size_t length;
+} ucp_wimm_plain_t;
+
+static size_t ucp_wimm_plain_pack(void *dest, void *arg)
+{
+    const ucp_wimm_plain_t *plain = arg;
+
+    memcpy(dest, plain->buffer, plain->length);
+    return plain->length;
+}
+
+static UCS_F_NOINLINE ucs_status_t
+ucp_wimm_put_fast_bcopy(uct_ep_h uct_ep, const void *buffer, size_t length,
+                        uint64_t remote_addr, uct_rkey_t tl_rkey, uint32_t imm)
+{
+    ucp_wimm_plain_t plain = { .buffer = buffer, .length = length };
+    ssize_t packed;
+
+    packed = uct_wimm_ep_put_imm_bcopy(uct_ep, ucp_wimm_plain_pack, &plain,
+                                       remote_addr, tl_rkey, imm);
+    return (packed < 0) ? (ucs_status_t)packed : UCS_OK;
+}
+
 /* What can be posted at once, and completes with that.
  * @return UCS_ERR_NO_RESOURCE: it is not of this kind. */
 static UCS_F_ALWAYS_INLINE ucs_status_t
@@ -378,19 +404,17 @@ ucp_wimm_put_fast(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
     const ucp_wimm_path_t *path;
     ucs_status_t status;
     uct_ep_h uct_ep;
+    size_t max;
 
     if (ucs_unlikely((param->op_attr_mask & (UCP_OP_ATTR_FIELD_DATATYPE |
                                              UCP_OP_ATTR_FIELD_MEMORY_TYPE |
                                              UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) ||
-                     !ucp_wimm_wireup_is_empty(&native->wireup) ||
-                     ((ep->worker->context->num_mem_type_detect_mds != 0) &&
-                      (count > 0)))) {
+                     !ucp_wimm_wireup_is_empty(&native->wireup))) {
         return UCS_ERR_NO_RESOURCE;
     }
 
     path = ucp_wimm_ep_path(native, ep);
-    if (ucs_unlikely((path->lane == UCP_NULL_LANE) ||
-                     (count > path->max_short))) {
+    if (ucs_unlikely(path->lane == UCP_NULL_LANE)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
@@ -400,20 +424,30 @@ ucp_wimm_put_fast(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
     }
 
     if (count > 0) {
-        if (ucs_unlikely((buffer == NULL) || (rkey == NULL) ||
-                         !ucp_wimm_rkey_is_of(rkey, ep))) {
-            return UCS_ERR_NO_RESOURCE; /* The other way finds the words */
+        max = path->max_copy;
+        if (param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) {
+            max = path->max_copy_memh;
+            if (ucs_unlikely(!ucp_wimm_memh_is_for(param->memh, buffer, count,
+                                                   UCS_MEMORY_TYPE_HOST))) {
+                return UCS_ERR_NO_RESOURCE;
+            }
         }
 
-        if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) &&
-            ucs_unlikely(!ucp_wimm_memh_is_for(param->memh, buffer, count,
-                                               UCS_MEMORY_TYPE_HOST))) {
+        /* For what is wrong the other way finds the words */
+        if (ucs_unlikely((count > max) || (buffer == NULL) || (rkey == NULL) ||
+                         !ucp_wimm_rkey_is_of(rkey, ep) ||
+                         (ep->worker->context->num_mem_type_detect_mds != 0))) {
             return UCS_ERR_NO_RESOURCE;
         }
 
         status = ucp_wimm_path_tl_rkey(path, ep, rkey, &tl_rkey);
         if (ucs_unlikely(status != UCS_OK)) {
             return status;
+        }
+
+        if (count > path->max_short) {
+            return ucp_wimm_put_fast_bcopy(uct_ep, buffer, count, remote_addr,
+                                           tl_rkey, imm);
         }
     }
 

@@ -11,7 +11,9 @@ typedef struct ucp_wimm_path {
     uct_iface_h
             iface; /* Of the lane when it is connected; NULL if there is none */
     unsigned max_short;
-    ucp_lane_index_t lane; /* Or UCP_NULL_LANE */
+    unsigned max_copy; /* What is copied, and so complete when it is posted */
+    unsigned max_copy_memh; /* The same, with a memory handle */
+    ucp_lane_index_t lane;  /* Or UCP_NULL_LANE */
     ucp_md_index_t dst_md_index;
     uint8_t is_known;
 } ucp_wimm_path_t;
@@ -27,6 +29,7 @@ static UCS_F_NOINLINE void ucp_wimm_path_find(ucp_wimm_path_t *path,
                                               ucp_ep_h ep)
 {
     ucp_lane_index_t lane = ucp_wimm_ep_find_lane(ep);
+    const uct_iface_attr_t *attr;
     ucp_rsc_index_t rsc_index;
 
     path->lane     = lane;
@@ -38,8 +41,15 @@ static UCS_F_NOINLINE void ucp_wimm_path_find(ucp_wimm_path_t *path,
     path->dst_md_index = ucp_ep_config(ep)->key.lanes[lane].dst_md_index;
     rsc_index          = ucp_ep_get_rsc_index(ep, lane);
     if (rsc_index != UCP_NULL_RESOURCE) {
-        path->iface     = ucp_worker_iface(ep->worker, rsc_index)->iface;
-        path->max_short = ucp_ep_get_iface_attr(ep, lane)->cap.put.max_short;
+        path->iface         = ucp_worker_iface(ep->worker, rsc_index)->iface;
+        attr                = ucp_ep_get_iface_attr(ep, lane);
+        path->max_short     = attr->cap.put.max_short;
+        path->max_copy      = ucs_max(ucs_min(UCP_WIMM_BCOPY_MAX,
+                                              attr->cap.put.max_bcopy),
+                                      path->max_short);
+        path->max_copy_memh = ucs_max(ucs_min(UCP_WIMM_BCOPY_MAX_MEMH,
+                                              attr->cap.put.max_bcopy),
+                                      path->max_short);
     }
 }
 
@@ -63,10 +73,10 @@ ucp_wimm_ep_lane(ucp_wimm_native_t *native, ucp_ep_h ep)
 }
 
 /* As _lane, but of an endpoint that has no lanes yet the placeholder for them */
-static ucp_lane_index_t ucp_wimm_ep_put_lane(ucp_wimm_native_t *native,
-                                             ucp_ep_h ep)
+static ucp_lane_index_t ucp_wimm_path_put_lane(const ucp_wimm_path_t *path,
+                                               ucp_ep_h ep)
 {
-    ucp_lane_index_t lane = ucp_wimm_ep_lane(native, ep);
+    ucp_lane_index_t lane = path->lane;
 
     if (ucs_unlikely((lane == UCP_NULL_LANE) &&
                      ucp_wimm_ep_is_placeholder(ep))) {
@@ -74,6 +84,12 @@ static ucp_lane_index_t ucp_wimm_ep_put_lane(ucp_wimm_native_t *native,
     }
 
     return lane;
+}
+
+static ucp_lane_index_t ucp_wimm_ep_put_lane(ucp_wimm_native_t *native,
+                                             ucp_ep_h ep)
+{
+    return ucp_wimm_path_put_lane(ucp_wimm_ep_path(native, ep), ep);
 }
 
 /* Whether a UCT endpoint of the lane is one of the transport, and not the proxy of one
