@@ -421,7 +421,7 @@ test_options() {
     wait "${pids[@]}"
     start one -l -n 20 --compare ucp_put_imm_mr,raw_write_imm_mr -W 1 -o csv -
     start most -l -n 300 --compare ucp_put_imm_mr,raw_write_mr -W 255 -o csv -
-    start eps -l -n 20 --compare uct_put_imm_mr,ucp_put_imm_mr,am_mr,raw_write_imm_mr -e 4 -o csv -
+    start eps -l -n 20 --compare uct_put_imm_mr,ucp_put_imm_mr,am_mr,raw_write_imm_mr,raw_write_imm_mod_mr -e 4 -o csv -
     wait "${pids[@]}"
     start same -l -n 20 --compare put_fence_am,uct_am_short,ucp_put_imm --same-tls -o csv -
     start name -l -n 20 -t am -x wimm -c 0 -N
@@ -440,7 +440,7 @@ test_options() {
     ran_csv empty "-s 0:2k:+1k" 20 "0 1024 2048" ucp_put_imm_lat,uct_put_imm_lat,raw_write_imm_lat
     ran_csv one "-W 1" 20 8 ucp_put_imm_mr,raw_write_imm_mr rc_verbs 1
     ran_csv most "-W 255" 300 8 ucp_put_imm_mr,raw_write_mr rc_verbs 255
-    ran_csv eps "-e 4" 20 8 "$(tests_of mr uct_put_imm ucp_put_imm am raw_write_imm)" rc_verbs 64 4
+    ran_csv eps "-e 4" 20 8 "$(tests_of mr uct_put_imm ucp_put_imm am raw_write_imm raw_write_imm_mod)" rc_verbs 64 4
     ran_csv eps2 "--fork -e 4" 20 8 uct_put_imm_lat,ucp_put_imm_lat rc_verbs '' 4
     ran_csv same "--same-tls" 20 8 put_fence_am_lat,uct_am_short_lat,ucp_put_imm_lat wimm
     ran name "-x wimm"

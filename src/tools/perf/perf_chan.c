@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,14 +33,27 @@ static void perf_chan_ended(void)
 
 static void perf_chan_set(perf_chan_t *chan, int fd)
 {
-    int enable = 1;
+    struct timeval never = { .tv_sec = 0 };
+    int enable           = 1;
 
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &never, sizeof(never));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &enable, sizeof(enable));
     chan->fd = fd;
 }
 
+/* Give up connecting at this time */
+static void perf_chan_limit(int fd, uint64_t deadline)
+{
+    uint64_t now      = perf_now();
+    uint64_t usec     = (deadline > now) ? ((deadline - now) / 1000) : 0;
+    struct timeval tv = { .tv_sec  = usec / 1000000,
+                          .tv_usec = (usec % 1000000) + 1 };
+
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+}
+
 /* Try each address of the host. @return The socket, or -1 with errno set. */
-static int perf_chan_try(const struct addrinfo *list)
+static int perf_chan_try(const struct addrinfo *list, uint64_t deadline)
 {
     const struct addrinfo *ai;
     int fd, saved_errno;
@@ -50,6 +64,7 @@ static int perf_chan_try(const struct addrinfo *list)
         if (fd < 0) {
             continue;
         }
+        perf_chan_limit(fd, deadline);
         if (connect(fd, ai->ai_addr, ai->ai_addrlen) == 0) {
             return fd;
         }
@@ -80,7 +95,7 @@ void perf_chan_connect(perf_chan_t *chan, const char *host, unsigned port)
     }
 
     /* The two sides may be started in any order */
-    while ((fd = perf_chan_try(list)) < 0) {
+    while ((fd = perf_chan_try(list, deadline)) < 0) {
         if (perf_now() > deadline) {
             perf_fail("no server answers on %s, port %u (%s): start"
                       " wimm_perftest there, without a host",

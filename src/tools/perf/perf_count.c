@@ -25,6 +25,7 @@
 
 
 #define MAX_CONTEXTS 64
+#define MAX_LIFESPAN 10000 /* Of counters, in milliseconds */
 
 
 typedef struct {
@@ -212,8 +213,9 @@ static void perf_wait_counters(const char *device)
     uint64_t msec         = perf_port_counter(device, "hw_counters/lifespan");
     struct timespec pause = { .tv_sec = 0 };
 
-    if (msec < 1000) {
-        pause.tv_nsec = (msec + 1) * 1000000;
+    if (msec <= MAX_LIFESPAN) {
+        pause.tv_sec  = (msec + 1) / 1000;
+        pause.tv_nsec = ((msec + 1) % 1000) * 1000000;
         nanosleep(&pause, NULL);
     }
 }

@@ -170,13 +170,17 @@ static raw_side_t *raw_open(perf_side_t *side, enum ibv_wr_opcode opcode,
 {
     raw_side_t *raw         = perf_alloc(sizeof(*raw));
     const perf_test_t *test = side->test;
+    unsigned most;
 
     side->priv      = raw;
     raw->opcode     = opcode;
-    raw->moderation = ((test->kind != PERF_KIND_LAT) &&
-                       (test->window < moderation)) ?
-                              test->window :
-                              moderation;
+    raw->moderation = moderation;
+    if ((perf_opts.mode != PERF_MODE_LOCAL) && (test->kind != PERF_KIND_LAT)) {
+        /* What is not signaled counts for the window until something is */
+        most            = test->window / (4 * test->num_eps);
+        most            = (most < 1) ? 1 : most;
+        raw->moderation = (most < moderation) ? most : moderation;
+    }
 
     raw_open_device(raw, test->device);
     raw_find_gid(raw);

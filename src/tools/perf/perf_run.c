@@ -42,6 +42,7 @@ typedef struct {
     unsigned polls;
     uint64_t events; /* Changes with all that goes on */
     uint64_t seen_events;
+    uint64_t seen_state; /* Arrivals, and what is outstanding */
     uint64_t seen_time;
 } perf_watch_t;
 
@@ -59,21 +60,41 @@ static void perf_watch_start(void)
     perf_watch.seen_time   = perf_now();
 }
 
-static void perf_watch_check(const perf_side_t *side)
+/* Changes if something arrives, or completes */
+static uint64_t perf_side_state(perf_side_t *side)
 {
-    uint64_t now = perf_now();
+    return side->test->method->arrived(side) + (side->outstanding << 48);
+}
+
+/* The receiver of a stream that is polled for sees nothing before the end */
+static int perf_is_blind(const perf_side_t *side)
+{
+    return side->is_server && (side->local_peer == NULL) &&
+           (side->test->kind != PERF_KIND_LAT) &&
+           (side->test->method->flags & PERF_METHOD_POLLED);
+}
+
+static void perf_watch_check(perf_side_t *side)
+{
+    uint64_t state = perf_side_state(side);
+    uint64_t now   = perf_now();
+
+    if (side->local_peer != NULL) {
+        state += perf_side_state(side->local_peer);
+    }
 
     perf_watch.polls = 0;
     perf_chan_check(perf_watch.chan);
-    if (perf_watch.events != perf_watch.seen_events) {
+    if ((perf_watch.events != perf_watch.seen_events) ||
+        (state != perf_watch.seen_state) || perf_is_blind(side)) {
+        perf_watch.seen_state = state;
         perf_watch_start();
     } else if ((now - perf_watch.seen_time) > (perf_opts.timeout * 1e9)) {
         perf_fail("%s over %s: nothing has arrived for %g s (%lu operations"
                   " were posted here, %lu have arrived)",
                   side->test->method->name, side->test->tl, perf_opts.timeout,
                   (unsigned long)side->posted,
-                  (unsigned long)side->test->method->arrived(
-                          (perf_side_t *)side));
+                  (unsigned long)side->test->method->arrived(side));
     }
 }
 
@@ -239,19 +260,15 @@ static void perf_run_lat(perf_test_t *test, uint64_t iters, int record)
 static uint64_t perf_in_flight(perf_side_t *side)
 {
     perf_side_t *peer = side->local_peer;
-    uint64_t arriving;
 
-    if (peer == NULL) {
-        return side->outstanding;
-    }
-
-    arriving = side->marked - side->test->method->arrived(peer);
-    return (arriving > side->outstanding) ? arriving : side->outstanding;
+    return (peer == NULL) ? side->outstanding :
+                            (side->marked - side->test->method->arrived(peer));
 }
 
 /* A stream of operations from the client, at the end of which the server answers with one
- * of its own. From process to process a window is what has not completed at the client;
- * within one, also what has not arrived. */
+ * of its own. Within one process a window is what has not arrived; from process to process
+ * what has not completed at the client, so that it does not bound what completes at once:
+ * that is bound by UCX's queues, credits and slots. */
 static void perf_run_stream(perf_test_t *test, uint64_t iters, int record)
 {
     perf_side_t *client = test->sides[0];
@@ -466,12 +483,33 @@ static void perf_side_close(perf_side_t *side)
     free(side);
 }
 
-/* Bytes that are allocated now */
+/* Bytes of queues that are mapped from devices */
+static double perf_mapped(void)
+{
+    FILE *file   = fopen("/proc/self/maps", "r");
+    double total = 0;
+    unsigned long from, to;
+    char line[512];
+
+    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+        if ((strstr(line, "/dev/infiniband/") != NULL) &&
+            (sscanf(line, "%lx-%lx", &from, &to) == 2)) {
+            total += to - from;
+        }
+    }
+
+    if (file != NULL) {
+        fclose(file);
+    }
+    return total;
+}
+
+/* Bytes that this process has now: of the heap, and of its devices' queues */
 static double perf_allocated(void)
 {
     struct mallinfo2 info = mallinfo2();
 
-    return (double)info.uordblks + (double)info.hblkhd;
+    return (double)info.uordblks + (double)info.hblkhd + perf_mapped();
 }
 
 /* Create and connect endpoints, at first one, then all others */
@@ -539,10 +577,15 @@ static void perf_test_close(perf_test_t *test)
 {
     unsigned i;
 
+    /* Twice: the first one may have answers, of flow control */
+    perf_settle(test);
     perf_settle(test);
     for (i = 0; i < 2; ++i) {
         if (test->sides[i] != NULL) {
             test->method->close(test->sides[i]);
+        }
+        if (test->sides[!i] != NULL) {
+            test->sides[!i]->local_peer = NULL;
         }
     }
     for (i = 0; i < 2; ++i) {
@@ -675,8 +718,10 @@ static void perf_test_result(const perf_test_t *test, const perf_job_t *job,
     result->controls      = perf_per_op(counts->controls, counted);
     result->packets       = perf_per_op(counts->packets, counted);
     result->rnr           = perf_per_op(counts->rnr, (counted == 0) ? 0 : 1);
-    result->server_cpu    = test->server_cpu / test->iters;
-    result->ep_memory     = test->sides[0]->ep_memory;
+    result->server_cpu    = test->server_cpu /
+                         (test->iters *
+                          ((test->kind == PERF_KIND_LAT) ? 2 : 1));
+    result->ep_memory = test->sides[0]->ep_memory;
 }
 
 /* Iterations of the next chunk, of those that are left for the rounds that are left */

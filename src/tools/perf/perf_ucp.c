@@ -40,7 +40,8 @@ typedef struct {
     perf_ucp_ep_t *eps;
     unsigned flush_next; /* Endpoint that is flushed next */
     ucs_status_ptr_t flush_req;
-    ucp_request_param_t op_param;
+    ucp_request_param_t op_param;   /* Of what completes an operation */
+    ucp_request_param_t part_param; /* Of what comes before that */
 
     /* Of the peer */
     uint64_t remote_addr; /* Where data goes to */
@@ -62,6 +63,17 @@ static void perf_ucp_completed(void *request, ucs_status_t status,
     perf_side_t *side = user_data;
 
     --side->outstanding;
+    if (status != UCS_OK) {
+        side->status = status;
+    }
+    ucp_request_free(request);
+}
+
+static void perf_ucp_part_completed(void *request, ucs_status_t status,
+                                    void *user_data)
+{
+    perf_side_t *side = user_data;
+
     if (status != UCS_OK) {
         side->status = status;
     }
@@ -181,6 +193,8 @@ static void perf_ucp_open_features(perf_side_t *side, uint64_t features)
                                  UCP_OP_ATTR_FIELD_USER_DATA;
     ucp->op_param.cb.send   = perf_ucp_completed;
     ucp->op_param.user_data = side;
+    ucp->part_param         = ucp->op_param;
+    ucp->part_param.cb.send = perf_ucp_part_completed;
 }
 
 static void perf_ucp_open(perf_side_t *side)
@@ -398,6 +412,18 @@ static ucs_status_t perf_ucp_put(perf_side_t *side, perf_ucp_ep_t *ep,
                                              &ucp->op_param));
 }
 
+/* A put behind which something follows, with which the operation is complete */
+static ucs_status_t perf_ucp_put_part(perf_side_t *side, perf_ucp_ep_t *ep,
+                                      const uint8_t *data)
+{
+    perf_ucp_side_t *ucp = side->priv;
+    ucs_status_ptr_t request;
+
+    request = ucp_put_nbx(ep->ep, data, side->test->size, ucp->remote_addr,
+                          ep->rkey, &ucp->part_param);
+    return UCS_PTR_IS_PTR(request) ? UCS_OK : UCS_PTR_RAW_STATUS(request);
+}
+
 static ucs_status_t perf_ucp_am(perf_side_t *side, perf_ucp_ep_t *ep,
                                 const uint8_t *data, size_t length)
 {
@@ -435,7 +461,7 @@ static ucs_status_t perf_ucp_post_put_fence_am(perf_side_t *side,
     ucs_status_t status;
 
     (void)count;
-    status = perf_ucp_put(side, &ucp->eps[index], data);
+    status = perf_ucp_put_part(side, &ucp->eps[index], data);
     if (status != UCS_OK) {
         return status;
     }
@@ -477,7 +503,7 @@ static ucs_status_t perf_ucp_post_put_flush_am(perf_side_t *side,
     ucs_status_t status;
 
     (void)count;
-    status = perf_ucp_put(side, ep, data);
+    status = perf_ucp_put_part(side, ep, data);
     if (status != UCS_OK) {
         return status;
     }
@@ -497,7 +523,7 @@ static ucs_status_t perf_ucp_post_put_flag(perf_side_t *side, unsigned index,
     uint64_t *value      = &side->flag_source[count % PERF_MARKS];
     ucs_status_t status;
 
-    status = perf_ucp_put(side, ep, data);
+    status = perf_ucp_put_part(side, ep, data);
     if (status != UCS_OK) {
         return status;
     }
@@ -523,7 +549,7 @@ static ucs_status_t perf_ucp_post_put_atomic(perf_side_t *side, unsigned index,
     ucs_status_t status;
 
     (void)count;
-    status = perf_ucp_put(side, ep, data);
+    status = perf_ucp_put_part(side, ep, data);
     if (status != UCS_OK) {
         return status;
     }
@@ -575,10 +601,10 @@ const perf_method_t perf_put_atomic = PERF_UCP_METHOD(
         "rc_verbs", PERF_METHOD_STOCK | PERF_METHOD_ONE_EP, 0,
         perf_ucp_open_atomic, perf_ucp_post_put_atomic, perf_ucp_flagged);
 
-const perf_method_t perf_am =
-        PERF_UCP_METHOD("am", "UCP: active message with the data", "rc_verbs",
-                        PERF_METHOD_STOCK | PERF_METHOD_NO_PUT, 0,
-                        perf_ucp_open, perf_ucp_post_am, perf_ucp_arrived);
+const perf_method_t perf_am = PERF_UCP_METHOD(
+        "am", "UCP: active message with the data, which stays in UCX's buffer",
+        "rc_verbs", PERF_METHOD_STOCK | PERF_METHOD_NO_PUT, 0, perf_ucp_open,
+        perf_ucp_post_am, perf_ucp_arrived);
 
 const perf_method_t perf_put = PERF_UCP_METHOD(
         "put", "UCP: put whose last byte is polled, no notification",

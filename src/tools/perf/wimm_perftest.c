@@ -27,6 +27,7 @@
  */
 
 
+#define MAX_ROUNDS     8
 #define PERF_JOB_MAGIC 0x77500001u /* Changes with the layout of perf_job_t */
 
 
@@ -106,6 +107,17 @@ static void perf_set_soft_roce(const char *device)
     }
 }
 
+/* Rounds of tests that are compared. A stream that is shorter than some windows would only
+ * show how it begins and ends. */
+static unsigned perf_default_rounds(const perf_job_t *job, perf_kind_t kind)
+{
+    uint64_t rounds = (kind == PERF_KIND_LAT) ?
+                              MAX_ROUNDS :
+                              (job->iters / (4 * job->window));
+
+    return (rounds < 1) ? 1 : ((rounds > MAX_ROUNDS) ? MAX_ROUNDS : rounds);
+}
+
 static void perf_job_init(perf_job_t *job, const perf_opts_t *opts, size_t size)
 {
     char *names = strdup(opts->tests), *name, *rest = NULL;
@@ -125,7 +137,7 @@ static void perf_job_init(perf_job_t *job, const perf_opts_t *opts, size_t size)
     job->window      = opts->window;
     job->num_eps     = opts->num_eps;
     job->layout      = opts->layout;
-    job->rounds = (opts->rounds != 0) ? opts->rounds : opts->compare ? 8 : 1;
+    job->rounds      = opts->rounds;
 
     for (name = strtok_r(names, ",", &rest); name != NULL;
          name = strtok_r(NULL, ",", &rest)) {
@@ -140,6 +152,9 @@ static void perf_job_init(perf_job_t *job, const perf_opts_t *opts, size_t size)
     }
 
     free(names);
+    if (job->rounds == 0) {
+        job->rounds = opts->compare ? perf_default_rounds(job, kind) : 1;
+    }
 }
 
 /* Measure all sizes. Both sides of the jobs in turn, if there is a server. */
