@@ -602,7 +602,7 @@ const perf_method_t perf_put_atomic = PERF_UCP_METHOD(
         perf_ucp_open_atomic, perf_ucp_post_put_atomic, perf_ucp_flagged);
 
 const perf_method_t perf_am = PERF_UCP_METHOD(
-        "am", "UCP: active message with the data, which stays in UCX's buffer",
+        "am", "UCP: active message with the data, left in UCX's buffer",
         "rc_verbs", PERF_METHOD_STOCK | PERF_METHOD_NO_PUT, 0, perf_ucp_open,
         perf_ucp_post_am, perf_ucp_arrived);
 
