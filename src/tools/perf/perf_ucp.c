@@ -424,6 +424,17 @@ static ucs_status_t perf_ucp_put_part(perf_side_t *side, perf_ucp_ep_t *ep,
     return UCS_PTR_IS_PTR(request) ? UCS_OK : UCS_PTR_RAW_STATUS(request);
 }
 
+/* As _part, and what follows comes after it at the peer */
+static ucs_status_t perf_ucp_put_fenced(perf_side_t *side, perf_ucp_ep_t *ep,
+                                        const uint8_t *data)
+{
+    perf_ucp_side_t *ucp = side->priv;
+    ucs_status_t status;
+
+    status = perf_ucp_put_part(side, ep, data);
+    return (status == UCS_OK) ? ucp_worker_fence(ucp->worker) : status;
+}
+
 static ucs_status_t perf_ucp_am(perf_side_t *side, perf_ucp_ep_t *ep,
                                 const uint8_t *data, size_t length)
 {
@@ -461,11 +472,7 @@ static ucs_status_t perf_ucp_post_put_fence_am(perf_side_t *side,
     ucs_status_t status;
 
     (void)count;
-    status = perf_ucp_put_part(side, &ucp->eps[index], data);
-    if (status != UCS_OK) {
-        return status;
-    }
-    status = ucp_worker_fence(ucp->worker);
+    status = perf_ucp_put_fenced(side, &ucp->eps[index], data);
     if (status != UCS_OK) {
         return status;
     }
@@ -523,11 +530,7 @@ static ucs_status_t perf_ucp_post_put_flag(perf_side_t *side, unsigned index,
     uint64_t *value      = &side->flag_source[count % PERF_MARKS];
     ucs_status_t status;
 
-    status = perf_ucp_put_part(side, ep, data);
-    if (status != UCS_OK) {
-        return status;
-    }
-    status = ucp_worker_fence(ucp->worker);
+    status = perf_ucp_put_fenced(side, ep, data);
     if (status != UCS_OK) {
         return status;
     }
@@ -549,11 +552,7 @@ static ucs_status_t perf_ucp_post_put_atomic(perf_side_t *side, unsigned index,
     ucs_status_t status;
 
     (void)count;
-    status = perf_ucp_put_part(side, ep, data);
-    if (status != UCS_OK) {
-        return status;
-    }
-    status = ucp_worker_fence(ucp->worker);
+    status = perf_ucp_put_fenced(side, ep, data);
     if (status != UCS_OK) {
         return status;
     }
