@@ -198,14 +198,14 @@ suite_examples() {
 
 # Function on any device; figures where they are exact
 suite_perf() {
-    local tests=$WIMM_TOP/test/perf/test_perftest.sh
+    local tests=$WIMM_TOP/test/perf
 
-    "$tests"
+    "$tests/test_perftest.sh"
     tap_is "without a device: exit status" $? 0
-    wimm_on_device pair 600 "$tests" device
+    wimm_on_device pair 600 "$tests/test_perftest.sh" device
     tap_is "on a device: exit status" $? 0
     if wimm_need_vm; then
-        "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- "$tests" exact
+        "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- "$tests/test_exact.sh"
         tap_is "exact figures: exit status" $? 0
     else
         tap_skip "exact figures" "instructions are counted in the VM only"

@@ -7,8 +7,7 @@
 # wimm_perftest. Without an argument what needs no device: help, wrong arguments, no device. With
 # "device" every test in every mode, what is written of it, and what happens when a side is
 # missing, killed, or no wimm_perftest; with the two devices of wimm-vm --net pair across the
-# wire, and only parts of it if they are named (killed, for instance). With "exact" (wimm-vm --exact --net single) what repeats to the last digit: work
-# requests, completions, packets, and instructions compared with those of other ways.
+# wire, and only parts of it if they are named (killed, for instance).
 
 set -u
 
@@ -18,16 +17,8 @@ top=$(cd "$here/../.." && pwd -P)
 . "$top/test/lib/tap.sh"
 # shellcheck source=test/lib/build_tree.sh
 . "$top/test/lib/build_tree.sh"
-
-unset "${!UCX_@}" LD_PRELOAD
-perftest=$build/src/tools/wimm_perftest
-[ -x "$perftest" ] || { echo "Bail out! $perftest is not there: make"; exit 1; }
-
-# Longest time of one process; each of them gives up earlier
-limit=150
-tmp=$(mktemp -d) || exit 1
-pids=()
-trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$tmp"' EXIT
+# shellcheck source=test/lib/perftest.sh
+. "$top/test/lib/perftest.sh"
 
 # What there is to measure: transport, and work requests that one operation takes at least
 methods=(raw_write_imm raw_write_imm_mod raw_write uct_put_imm uct_am_short ucp_put_imm
@@ -50,92 +41,6 @@ LINES
 columns=test,transport,device,size,iterations,rounds,window,endpoints,unit,mean,p50,p90,p99,p99.9
 columns+=,bandwidth_mb_s,rate_op_s,ratio,work_requests,doorbells,receives,send_completions
 columns+=,receive_completions,packets,control_messages,rnr_naks,server_cpu_us,endpoint_bytes
-
-# KIND METHOD...: "METHOD_KIND,METHOD_KIND"
-tests_of() {
-    local kind=$1 list
-
-    shift
-    list=$(printf "%s_$kind," "$@")
-    echo "${list%,}"
-}
-
-# ---------------------------------------------------------------- running it
-
-# NAME OPTION...: in the background; leaves NAME.out, NAME.err, and later NAME.status
-start() {
-    local name=$1
-
-    shift
-    rm -f "$tmp/$name".{out,err,status}
-    (
-        status=0
-        timeout -k 5 $limit "$perftest" "$@" >"$tmp/$name.out" 2>"$tmp/$name.err" || status=$?
-        echo $status >"$tmp/$name.status"
-    ) &
-    pids+=($!)
-}
-
-# NAME OPTION...: to its end
-run_perftest() {
-    start "$@"
-    wait "${pids[-1]}"
-}
-
-# shellcheck disable=SC2317 # called by tap_until
-listens() { # NAME
-    grep -q '^waiting for the client' "$tmp/$1.out" 2>/dev/null || [ -e "$tmp/$1.status" ]
-}
-
-port=$((20000 + $$ % 10000))
-
-# NAME OPTION...: a server on the next port, which waits for its client
-start_server() {
-    port=$((port + 1))
-    start "$1" -p $port "${@:2}"
-    tap_until 60 listens "$1"
-}
-
-# NAME: the exit status of what has ended, or nothing
-status_of() {
-    cat "$tmp/$1.status" 2>/dev/null
-}
-
-# shellcheck disable=SC2317 # called by tap_until
-has_ended() {
-    [ -e "$tmp/$1.status" ]
-}
-
-# What it says, but for how far it is
-messages() {
-    grep -v '^# [0-9]* % done$' "$tmp/$1.err"
-}
-
-# NAME WHAT STATUS SENTENCE: it has failed in this way, and says so in one line
-fails_with() {
-    tap_is "$2: status, and one line" "$(status_of "$1"), $(messages "$1" | grep -c .)" "$3, 1"
-    tap_has "$2: says what is wrong" "$(messages "$1")" "$4"
-}
-
-# Processes of this program, whoever has started them
-processes() {
-    local exe
-
-    for exe in /proc/[0-9]*/exe; do
-        case $(readlink "$exe" 2>/dev/null) in
-        "$build"/src/tools/*wimm_perftest) exe=${exe#/proc/}; echo "${exe%/exe}" ;;
-        esac
-    done
-}
-
-# shellcheck disable=SC2317 # called by tap_until
-no_processes() {
-    [ -z "$(processes)" ]
-}
-
-has_device() {
-    grep -q -s ACTIVE /sys/class/infiniband/*/ports/*/state
-}
 
 # ---------------------------------------------------------------- without a device
 
@@ -329,11 +234,6 @@ check_csv() {
         }' "$tmp/methods" FS=, "$2" 2>&1)" ""
 }
 
-# NAME WHAT: it has ended well, and has nothing to say
-ran() {
-    tap_is "$2: exit status, messages" "$(status_of "$1"), $(messages "$1")" "0, "
-}
-
 # NAME WHAT ITERATIONS SIZES TESTS ...: as for check_csv; of what has written CSV to stdout
 ran_csv() {
     ran "$1" "$2"
@@ -361,12 +261,6 @@ for row in data["results"]:
 # ---------------------------------------------------------------- on a device
 
 # The sides of two processes, and "HOST" of the server
-set_devices() {
-    client_device=() server_device=()
-    if [ "${WIMM_VM-}" = pair ]; then
-        client_device=(-d rxe0) server_device=(-d rxe1:1)
-    fi
-}
 
 # Most of the time is spent on waiting for the kernel to create and destroy what is measured, so
 # three of these run at the same time; not more, as each of them polls
@@ -572,137 +466,6 @@ test_wrong_peers() {
     tap_run "no process is left behind at the end" tap_until 30 no_processes
 }
 
-# ---------------------------------------------------------------- exact figures
-
-# METHOD KIND SIZE REFERENCE FACTOR: the mean of METHOD is at most so much of REFERENCE's
-cat >"$tmp/bounds" <<'LINES'
-ucp_put_imm lat 8 put_fence_am      0.56
-ucp_put_imm lat 8 put_flush_am      0.55
-uct_put_imm lat 8 raw_write_imm     1.03
-ucp_put_imm lat 8 raw_write_imm     1.07
-uct_put_imm mr  8 raw_write_imm_mod 1.03
-ucp_put_imm mr  8 raw_write_imm_mod 1.07
-LINES
-slack=1.02
-exact_sizes=(8 1024 65536)
-mtu=4096
-
-# KIND SIZE: what is measured at once, and how often, as arguments
-exact_tests() {
-    local -a list
-
-    mapfile -t list < <({
-        printf '%s\n' raw_write_imm uct_put_imm ucp_put_imm
-        awk -v kind="$1" -v size="$2" '$2 == kind && $3 == size {print $4; print $1}' "$tmp/bounds"
-    } | awk '!seen[$0]++')
-    echo "--compare $(tests_of "$1" "${list[@]}") -s $2 -n $((
-        $2 <= 1024 ? 1024 : $2 <= 65536 ? 64 : 16))"
-}
-
-# METHOD KIND SIZE FILE: one work request and one receive completion, besides those of messages of
-# flow control; and few of those. One acknowledgement for each message: all other packets carry
-# data, but for one of each message of flow control. Numbers in CSV have 9 digits. When its timer
-# ends, about once in a second, Soft-RoCE repeats the message that is under way, if there is one:
-# where a message takes long that is seen.
-check_counts() {
-    tap_is "$1 $2, $3 bytes: work requests, completions, packets" "$(awk -F , -v test="$1_$2" \
-        -v put="$1" -v size="$3" -v mtu=$mtu '
-        function expect(what, value, min, max) {
-            if (value < min - 1e-6 || value > max + 1e-6)
-                printf "%s: %.9g, not from %.9g to %.9g\n", what, value, min, max
-        }
-        NR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i}
-        $1 == test {
-            ++found
-            controls = $column["control_messages"]
-            requests = $column["work_requests"]
-            packets = int((size + mtu - 1) / mtu)
-            expect("work requests", requests - controls, 1, 1)
-            expect("receive completions", $column["receive_completions"] - controls, 1, 1)
-            expect("messages of flow control", controls, 0, 1 / 16)
-            repeated = (packets > 1) ? 2 * (packets + 1) / $column["iterations"] : 0
-            expect("packets of data", $column["packets"] - requests - controls, packets,
-                   packets + repeated)
-            expect("RNR NAKs", $column["rnr_naks"], 0, 0)
-            if (put ~ /put_imm$/ && size <= 1024)
-                expect("send completions", $column["send_completions"], 0, 1 / 16)
-            if ($column["unit"] != "kinstr") expect("instructions", 0, 1, 1)
-        }
-        END {if (found != 1) printf "%d lines of %s\n", found, test}' "$4")" ""
-}
-
-# KIND SIZE FILE: all bounds of this kind and size
-check_bounds() {
-    local method kind size reference factor result
-
-    while read -r method kind size reference factor; do
-        [ "$kind $size" = "$1 $2" ] || continue
-        result=$(awk -F , -v a="${method}_$kind" -v b="${reference}_$kind" -v factor="$factor" -v slack=$slack '
-            NR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i}
-            $1 == a {mean = $column["mean"]}
-            $1 == b {other = $column["mean"]}
-            END {
-                if (!mean || !other) {print "no figures"; exit}
-                printf "%s: %.3f of %.3f thousand instructions, ratio %.4f, at most %s",
-                       (mean / other <= factor * slack) ? "yes" : "no", mean, other, mean / other, factor
-            }' "$3")
-        tap_comment "$method $kind $size $reference: $result"
-        tap_is "$method $kind, $size bytes: at most $factor of $reference" \
-            "${result%%:*} ${result#*: }" "yes ${result#*: }"
-    done <"$tmp/bounds"
-}
-
-# NAME FILE...: means repeat. One opening in about eight costs some instructions more in the kernel
-# for as long as it lasts, so two of them have to agree, the lowest.
-check_repeats() {
-    local name=$1
-
-    shift
-    tap_is "$name" "$(awk -F , '
-        FNR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i; next}
-        {
-            mean = $column["mean"]
-            if (!($1 in lowest) || mean < lowest[$1]) {
-                if ($1 in lowest) second[$1] = lowest[$1]
-                lowest[$1] = mean
-            } else if (!($1 in second) || mean < second[$1]) {
-                second[$1] = mean
-            }
-        }
-        END {
-            for (test in lowest) {
-                ++count
-                if (second[test] == 0 || second[test] / lowest[test] - 1 > 0.001)
-                    printf "%s: %s, %s at the least\n", test, lowest[test], second[test]
-            }
-            if (!count) print "no figures"
-        }' "$@")" ""
-}
-
-test_exact() {
-    local size kind method sizes round files=()
-
-    for round in 1 2 3 4; do
-        run_perftest repeat$round -l -q --compare raw_write_imm,uct_put_imm -n 1024 -N -o csv -
-        ran repeat$round "lat, 8 bytes, round $round"
-        files+=("$tmp/repeat$round.out")
-    done
-    check_repeats "lat, 8 bytes: means repeat" "${files[@]}"
-
-    sizes=$({ printf '%s\n' "${exact_sizes[@]}"; awk '{print $3}' "$tmp/bounds"; } | sort -n -u)
-    for size in $sizes; do
-        for kind in lat mr; do
-            # shellcheck disable=SC2046
-            run_perftest "exact_${kind}_$size" -l -q $(exact_tests $kind "$size") -o csv -
-            ran "exact_${kind}_$size" "$kind, $size bytes"
-            for method in raw_write_imm uct_put_imm ucp_put_imm; do
-                check_counts $method $kind "$size" "$tmp/exact_${kind}_$size.out"
-            done
-            check_bounds $kind "$size" "$tmp/exact_${kind}_$size.out"
-        done
-    done
-}
-
 # ---------------------------------------------------------------- which of these
 
 case ${1-} in
@@ -715,11 +478,6 @@ device)
         "test_$part"
         tap_comment "$part: $SECONDS s since the beginning"
     done
-    ;;
-exact)
-    [ "${WIMM_VM_EXACT-}" = y ] ||
-        tap_skip_all "instructions are counted in the VM only: wimm-vm --exact --net single"
-    test_exact
     ;;
 *)
     test_help

@@ -1,0 +1,118 @@
+# shellcheck shell=bash
+#
+# Copyright (c) The wimm authors, 2026. ALL RIGHTS RESERVED.
+#
+# See file LICENSE for terms.
+#
+# Running wimm_perftest: for the scripts that source this file, after tap.sh and build_tree.sh. What
+# a run named NAME leaves is in $tmp: NAME.out, NAME.err, NAME.pid of the process, and NAME.status
+# when it has ended.
+
+unset "${!UCX_@}" LD_PRELOAD
+perftest=$build/src/tools/wimm_perftest
+[ -x "$perftest" ] || { echo "Bail out! $perftest is not there: make"; exit 1; }
+
+# Longest time of one process; each of them gives up earlier
+limit=150
+tmp=$(mktemp -d) || exit 1
+pids=()
+trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$tmp"' EXIT
+
+# KIND METHOD...: "METHOD_KIND,METHOD_KIND"
+tests_of() {
+    local kind=$1 list
+
+    shift
+    list=$(printf "%s_$kind," "$@")
+    echo "${list%,}"
+}
+
+# NAME OPTION...: in the background
+start() {
+    local name=$1
+
+    shift
+    rm -f "$tmp/$name".{out,err,pid,status}
+    (
+        status=0
+        # shellcheck disable=SC2016 # that shell's
+        timeout -k 5 $limit bash -c 'echo $$ >"$0" && exec "$@"' "$tmp/$name.pid" "$perftest" "$@" \
+            >"$tmp/$name.out" 2>"$tmp/$name.err" || status=$?
+        echo $status >"$tmp/$name.status"
+    ) &
+    pids+=($!)
+}
+
+# NAME OPTION...: to its end
+run_perftest() {
+    start "$@"
+    wait "${pids[-1]}"
+}
+
+# shellcheck disable=SC2317 # called by tap_until
+listens() { # NAME
+    grep -q '^waiting for the client' "$tmp/$1.out" 2>/dev/null || [ -e "$tmp/$1.status" ]
+}
+
+port=$((20000 + $$ % 10000))
+
+# NAME OPTION...: a server on the next port, which waits for its client
+start_server() {
+    port=$((port + 1))
+    start "$1" -p $port "${@:2}"
+    tap_until 60 listens "$1"
+}
+
+# NAME: the exit status of what has ended, or nothing
+status_of() {
+    cat "$tmp/$1.status" 2>/dev/null
+}
+
+# shellcheck disable=SC2317 # called by tap_until
+has_ended() {
+    [ -e "$tmp/$1.status" ]
+}
+
+# What it says, but for how far it is
+messages() {
+    grep -v '^# [0-9]* % done$' "$tmp/$1.err"
+}
+
+# NAME WHAT: it has ended well, and has nothing to say
+ran() {
+    tap_is "$2: exit status, messages" "$(status_of "$1"), $(messages "$1")" "0, "
+}
+
+# NAME WHAT STATUS SENTENCE: it has failed in this way, and says so in one line
+fails_with() {
+    tap_is "$2: status, and one line" "$(status_of "$1"), $(messages "$1" | grep -c .)" "$3, 1"
+    tap_has "$2: says what is wrong" "$(messages "$1")" "$4"
+}
+
+# Processes of this program, whoever has started them
+processes() {
+    local exe
+
+    for exe in /proc/[0-9]*/exe; do
+        case $(readlink "$exe" 2>/dev/null) in
+        "$build"/src/tools/*wimm_perftest) exe=${exe#/proc/}; echo "${exe%/exe}" ;;
+        esac
+    done
+}
+
+# shellcheck disable=SC2317 # called by tap_until
+no_processes() {
+    [ -z "$(processes)" ]
+}
+
+has_device() {
+    grep -q -s ACTIVE /sys/class/infiniband/*/ports/*/state
+}
+
+# Which device each side uses: across the wire if there is one
+set_devices() {
+    client_device=() server_device=()
+    if [ "${WIMM_VM-}" = pair ]; then
+        client_device=(-d rxe0) server_device=(-d rxe1:1)
+    fi
+}
