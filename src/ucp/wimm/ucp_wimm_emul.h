@@ -122,6 +122,13 @@ void ucp_wimm_emul_forget(ucp_wimm_h wimm);
 /* The last message and operation are done */
 void ucp_wimm_emul_cleanup(ucp_wimm_h wimm);
 
+/* One more thing is to be done by the next progress, which looks at nothing else to know */
+static inline void ucp_wimm_emul_add_todo(ucp_wimm_h wimm)
+{
+    ++wimm->emul.num_todo;
+    ucp_wimm_want_progress(wimm);
+}
+
 /* Called by progress if wimm->emul.num_todo is not 0. @return How much was done. */
 unsigned ucp_wimm_emul_progress(ucp_wimm_h wimm);
 

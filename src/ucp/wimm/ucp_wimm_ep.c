@@ -18,6 +18,9 @@
 /* How many endpoints one progress looks at whether they are connected */
 #define UCP_WIMM_EPS_WATCH_MAX 8
 
+/* If there is nothing to do, one progress in so many looks for events of endpoints */
+#define UCP_WIMM_EPS_IDLE 16
+
 
 static void ucp_wimm_ep_unlink(ucp_wimm_ep_t *ep)
 {
@@ -29,6 +32,7 @@ static void ucp_wimm_ep_unlink(ucp_wimm_ep_t *ep)
 static void ucp_wimm_ep_watch(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
 {
     ucs_list_add_tail(&wimm->ep.connecting, &ep->list);
+    ucp_wimm_want_progress(wimm);
 }
 
 void ucp_wimm_ep_put(ucp_wimm_ep_t *ep)
@@ -137,6 +141,7 @@ static void ucp_wimm_ep_failed(ucp_wimm_h wimm, ucp_wimm_ep_t *ep)
     ++ep->refcount;
     ep->is_failing = 1;
     ucs_list_add_tail(&wimm->ep.failing, &ep->list);
+    ucp_wimm_want_progress(wimm);
 }
 
 void ucp_wimm_ep_add_conn(ucp_wimm_ep_t *ep)
@@ -344,20 +349,30 @@ static UCS_F_NOINLINE unsigned ucp_wimm_eps_progress_slow(ucp_wimm_h wimm)
     return count;
 }
 
+static UCS_F_NOINLINE unsigned ucp_wimm_eps_look_around(ucp_wimm_h wimm)
+{
+    if ((ucp_wimm_native_ep_events(wimm->worker) == wimm->ep.events) &&
+        ucs_list_is_empty(&wimm->ep.connecting) &&
+        ucs_list_is_empty(&wimm->ep.failing) && (wimm->emul.num_todo == 0)) {
+        wimm->ep.idle = UCP_WIMM_EPS_IDLE;
+        return 0;
+    }
+
+    /* The next one looks again, whatever this one does */
+    ucp_wimm_want_progress(wimm);
+    return ucp_wimm_eps_progress_slow(wimm);
+}
+
 /* Called by each progress of the worker */
 static unsigned ucp_wimm_eps_progress(void *arg)
 {
     ucp_wimm_h wimm = arg;
 
-    if (ucs_likely(
-                (ucp_wimm_native_ep_events(wimm->worker) == wimm->ep.events) &&
-                ucs_list_is_empty(&wimm->ep.connecting) &&
-                ucs_list_is_empty(&wimm->ep.failing) &&
-                (wimm->emul.num_todo == 0))) {
+    if (ucs_likely(--wimm->ep.idle != 0)) {
         return 0;
     }
 
-    return ucp_wimm_eps_progress_slow(wimm);
+    return ucp_wimm_eps_look_around(wimm);
 }
 
 int ucp_wimm_eps_arm(ucp_wimm_h wimm)
@@ -377,6 +392,7 @@ void ucp_wimm_eps_init(ucp_wimm_h wimm)
     ucs_list_head_init(&wimm->ep.connecting);
     ucs_list_head_init(&wimm->ep.failing);
     wimm->ep.progress_id = UCS_CALLBACKQ_ID_NULL;
+    ucp_wimm_want_progress(wimm);
 }
 
 void ucp_wimm_eps_start(ucp_wimm_h wimm)

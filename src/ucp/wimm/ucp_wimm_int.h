@@ -111,6 +111,7 @@ struct ucp_wimm {
         ucs_list_link_t connecting;
         ucs_list_link_t failing;
         uint64_t events; /* Of the worker's endpoints, when we looked last */
+        unsigned idle;   /* So many calls of progress until it looks again */
         uct_worker_cb_id_t progress_id;
     } ep;
 
@@ -124,8 +125,8 @@ struct ucp_wimm {
         int has_wimm;         /* The worker has an interface of the transport */
         unsigned am_id;
         unsigned num_slots; /* That each peer has */
-        unsigned num_todo;  /* For the next progress */
-        ucs_mpool_t mp;     /* Messages */
+        unsigned num_todo; /* For the next progress; see ucp_wimm_emul_add_todo() */
+        ucs_mpool_t mp; /* Messages */
         ucs_list_link_t list;
         ucs_list_link_t dead;  /* Failed, and their operations were not told */
         ucs_queue_head_t kept; /* Arrived, and not given to the program */
@@ -150,6 +151,12 @@ struct ucp_wimm {
     } stats; /* As in ucp_wimm_attr_t */
 };
 
+
+/* There is something to do for the next progress */
+static inline void ucp_wimm_want_progress(ucp_wimm_h wimm)
+{
+    wimm->ep.idle = 1;
+}
 
 /* Drop a reference to a handle: an operation has completed. The worker is locked. */
 void ucp_wimm_put_ref(ucp_wimm_h wimm);

@@ -435,8 +435,7 @@ ucp_wimm_put_fast(ucp_wimm_h wimm, ucp_ep_h ep, const void *buffer,
 
         /* For what is wrong the other way finds the words */
         if (ucs_unlikely((count > max) || (buffer == NULL) || (rkey == NULL) ||
-                         !ucp_wimm_rkey_is_of(rkey, ep) ||
-                         (ep->worker->context->num_mem_type_detect_mds != 0))) {
+                         !ucp_wimm_rkey_is_of(rkey, ep) || !path->can_copy)) {
             return UCS_ERR_NO_RESOURCE;
         }
 

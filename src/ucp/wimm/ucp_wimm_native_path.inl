@@ -16,6 +16,7 @@ typedef struct ucp_wimm_path {
     ucp_lane_index_t lane;  /* Or UCP_NULL_LANE */
     ucp_md_index_t dst_md_index;
     uint8_t is_known;
+    uint8_t can_copy; /* All memory is the host's */
 } ucp_wimm_path_t;
 
 
@@ -34,6 +35,7 @@ static UCS_F_NOINLINE void ucp_wimm_path_find(ucp_wimm_path_t *path,
 
     path->lane     = lane;
     path->is_known = 1;
+    path->can_copy = (ep->worker->context->num_mem_type_detect_mds == 0);
     if (lane == UCP_NULL_LANE) {
         return;
     }
