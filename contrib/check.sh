@@ -18,9 +18,9 @@ usage() {
     cat <<END
 usage: contrib/check.sh [OPTIONS] [SUITE...]
 
-Installs what is missing as contrib/setup.sh does, builds with gcc and clang, and
-runs every test, or only the suites that are named. Tests that need an RDMA
-device run on this machine's, or in the Soft-RoCE VM (always there with
+Installs what is missing as contrib/setup.sh --perf does, builds with gcc and
+clang, and runs every test, or only the suites that are named. Tests that need
+an RDMA device run on this machine's, or in the Soft-RoCE VM (always there with
 WIMM_FORCE_VM=y). The output of each suite is kept in build-gcc/check-logs/. The
 last line counts tests; the exit status is 0 only if none failed and all could
 run.
@@ -34,7 +34,7 @@ Options
 END
 }
 
-# demo.sh has build/ to itself: these have other options
+# build/ is that of demo.sh and perf.sh: these have other options
 gcc_build=$WIMM_TOP/build-gcc
 clang_build=$WIMM_TOP/build-clang
 asan_build=$WIMM_TOP/build-asan
@@ -46,7 +46,7 @@ suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uc
 # Longest time for one suite, in seconds: about ten times what it takes, but those of
 # the longest have limits inside
 suite_limit=1200
-declare -A longer_limit=([conformance]=6000 [sanitizers]=2400)
+declare -A longer_limit=([conformance]=6000 [perf]=2400 [sanitizers]=2400)
 
 # Transport tests that do many times what others do, too
 often_tests='*thousand*:*hundreds*:*often*'
@@ -210,6 +210,8 @@ suite_perf() {
     else
         tap_skip "exact figures" "instructions are counted in the VM only"
     fi
+    "$tests/test_perf_sh.sh"
+    tap_is "perf.sh: exit status" $? 0
     tap_done
 }
 
@@ -241,7 +243,7 @@ suite_ucp() {
                 WIMM_TEST_CONNECTION=$connection wimm_on_device pair 900 \
                 "$gcc_build/test/gtest/gtest_ucp" --gtest_filter="$filter"
             tap_is "between two devices, by $connection: exit status" $? 0
-            filter=-all/* # Those connect in each way by themselves
+            filter='-all/*' # Those connect in each way by themselves
         done
     fi
     tap_done
@@ -441,7 +443,7 @@ unset "${!UCX_@}" "${!GTEST_@}"
 start=$SECONDS
 wimm_lock
 # Not as a job: sudo may have to ask for a password
-"$WIMM_TOP/contrib/setup.sh" || {
+"$WIMM_TOP/contrib/setup.sh" --perf || {
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 }
