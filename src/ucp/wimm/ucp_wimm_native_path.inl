@@ -46,12 +46,10 @@ static UCS_F_NOINLINE void ucp_wimm_path_find(ucp_wimm_path_t *path,
         path->iface         = ucp_worker_iface(ep->worker, rsc_index)->iface;
         attr                = ucp_ep_get_iface_attr(ep, lane);
         path->max_short     = attr->cap.put.max_short;
-        path->max_copy      = ucs_max(ucs_min(UCP_WIMM_BCOPY_MAX,
-                                              attr->cap.put.max_bcopy),
-                                      path->max_short);
-        path->max_copy_memh = ucs_max(ucs_min(UCP_WIMM_BCOPY_MAX_MEMH,
-                                              attr->cap.put.max_bcopy),
-                                      path->max_short);
+        path->max_copy      = ucp_wimm_put_max_copy(0, path->max_short,
+                                                    attr->cap.put.max_bcopy);
+        path->max_copy_memh = ucp_wimm_put_max_copy(1, path->max_short,
+                                                    attr->cap.put.max_bcopy);
     }
 }
 

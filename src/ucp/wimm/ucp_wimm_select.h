@@ -32,6 +32,18 @@ typedef enum ucp_wimm_put_mode {
 
 
 /**
+ * Up to which length contiguous data is copied, and so complete when it is posted:
+ * where ucp_wimm_put_select() says SHORT or BCOPY.
+ */
+static inline size_t ucp_wimm_put_max_copy(int has_memh, size_t max_short,
+                                           size_t max_bcopy)
+{
+    size_t limit = has_memh ? UCP_WIMM_BCOPY_MAX_MEMH : UCP_WIMM_BCOPY_MAX;
+
+    return ucs_max(ucs_min(limit, max_bcopy), max_short);
+}
+
+/**
  * How the data of a put travels.
  *
  * @param [in] iovcnt   Pieces of it, or 0 if it is contiguous.
