@@ -202,7 +202,7 @@ suite_perf() {
 
     "$tests/test_perftest.sh"
     tap_is "without a device: exit status" $? 0
-    wimm_on_device pair 600 "$tests/test_perftest.sh" device
+    wimm_on_device pair 900 "$tests/test_perftest.sh" device
     tap_is "on a device: exit status" $? 0
     if wimm_need_vm; then
         "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- "$tests/test_exact.sh"

@@ -39,7 +39,7 @@ start() {
         timeout -k 5 $limit bash -c 'echo $$ >"$0" && exec "$@"' "$tmp/$name.pid" "$perftest" "$@" \
             >"$tmp/$name.out" 2>"$tmp/$name.err" || status=$?
         echo $status >"$tmp/$name.status"
-    ) &
+    ) 2>/dev/null & # bash says there which one was killed
     pids+=($!)
 }
 

@@ -9,6 +9,8 @@
 # missing, killed, or no wimm_perftest; with the two devices of wimm-vm --net pair across the
 # wire, and only parts of it if they are named (killed, for instance).
 
+# Parts are called by their names
+# shellcheck disable=SC2317
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -280,7 +282,7 @@ test_methods() {
     ran_csv local_bw "-l, bandwidths" 20 65536 "$(tests_of bw "${any_size[@]}")"
 
     start_server server "${server_device[@]}"
-    run_perftest client "${client_device[@]}" -p $port -n 20 --compare "$lat" -o csv "$tmp/client.csv" 127.0.0.1
+    run_perftest client "${client_device[@]}" -p "$port" -n 20 --compare "$lat" -o csv "$tmp/client.csv" 127.0.0.1
     wait "${pids[@]}"
     ran server "server"
     ran client "client"
@@ -306,7 +308,7 @@ test_options() {
     local way
 
     for way in short bcopy zcopy; do
-        start $way -l -t uct_put_imm -n 20 -D $way -o csv -
+        start "$way" -l -t uct_put_imm -n 20 -D "$way" -o csv -
     done
     wait "${pids[@]}"
     start sizes -l -n 20 --compare uct_put_imm,raw_write_imm,uct_am_short -s 8:64:x8 -o json "$tmp/sizes.json"
@@ -324,7 +326,7 @@ test_options() {
     run_perftest eps2 --fork -n 20 --compare uct_put_imm,ucp_put_imm -e 4 -r 2 -o csv -
 
     for way in short bcopy zcopy; do
-        ran_csv $way "-D $way" 20 8 uct_put_imm_lat
+        ran_csv "$way" "-D $way" 20 8 uct_put_imm_lat
     done
     tap_is "-D short of what is too long: status" "$(status_of long)" 1
     tap_has "-D short of what is too long: says so" "$(messages long)" "a short put takes at most"
@@ -344,10 +346,13 @@ test_options() {
 
 # ---------------------------------------------------------------- what can go wrong
 
-# NAME: it is in the middle of something
-# shellcheck disable=SC2317 # called by tap_until
+has_begun() {
+    grep -q '% done$' "$tmp/$1.err" || grep -q '^| ucp_put_imm_mr ' "$tmp/$1.out" || has_ended "$1"
+}
+
+# NAME: it begins to measure, and goes on
 is_running() {
-    grep -q '% done$' "$tmp/$1.err" || grep -q '^| ucp_put_imm_mr ' "$tmp/$1.out" || [ -e "$tmp/$1.status" ]
+    tap_until 60 has_begun "$1" && ! has_ended "$1"
 }
 
 # NAME WHAT: ends within seconds by itself, with a sentence
@@ -356,66 +361,47 @@ ends_with_other() {
     fails_with "$1" "$2" 1 "the other side has ended"
 }
 
-pids_of() { # PATTERN-OF-ARGUMENTS
+# NAME: nothing if it has ended
+pid_of() {
+    has_ended "$1" || cat "$tmp/$1.pid"
+}
+
+# NAME: the server of --fork
+child_of() {
     local pid
 
-    for pid in $(processes); do
-        tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -e "$1" && echo "$pid"
-    done
-}
-
-parent_of() {
-    sed -n 's/^PPid:[^0-9]*//p' "/proc/$1/status" 2>/dev/null
-}
-
-# shellcheck disable=SC2317 # called by tap_until
-find_pair() { # PATTERN: sets parent and child
-    local -a found
-
-    mapfile -t found < <(pids_of "$1")
-    [ ${#found[@]} = 2 ] || return 1
-    parent=${found[0]} child=${found[1]}
-    [ "$(parent_of "$child")" = "$parent" ] || parent=${found[1]} child=${found[0]}
+    pid=$(pid_of "$1")
+    xargs <"/proc/$pid/task/$pid/children"
 }
 
 test_killed() {
     # Rounds, so that a slow machine soon says how far it is, and sizes, so that a fast one is not done
     local long=(-t ucp_put_imm_mr -n 100000 -r 100 -s 8:1m:+8 -w 1 -T 100)
-    local parent='' child='' pid
 
     mkdir "$tmp/files"
     echo before >"$tmp/files/results"
     start_server server "${server_device[@]}"
-    start client "${client_device[@]}" -p $port "${long[@]}" -o csv "$tmp/files/results" 127.0.0.1
-    tap_run "two processes: in the middle" tap_until 60 is_running client
-    # The client's are the only ones with a test
-    for pid in $(processes); do
-        [[ " $(pids_of '-t ucp_put_imm_mr' | xargs) " = *" $pid "* ]] || kill -9 "$pid"
-    done
+    start client "${client_device[@]}" -p "$port" "${long[@]}" -o csv "$tmp/files/results" 127.0.0.1
+    tap_run "two processes: in the middle" is_running client
+    kill -9 "$(pid_of server)"
     ends_with_other client "server killed"
     start_server server2 "${server_device[@]}"
-    start client2 "${client_device[@]}" -p $port "${long[@]}" 127.0.0.1
-    tap_run "two processes: in the middle again" tap_until 60 is_running client2
-    # shellcheck disable=SC2046
-    kill -9 $(pids_of '-t ucp_put_imm_mr')
+    start client2 "${client_device[@]}" -p "$port" "${long[@]}" 127.0.0.1
+    tap_run "two processes again: in the middle" is_running client2
+    kill -9 "$(pid_of client2)"
     ends_with_other server2 "client killed"
     tap_is "server killed: the file of results is as it was" "$(cat "$tmp/files/results")" before
     tap_is "server killed: no other file" "$(ls "$tmp/files")" results
 
     start forked --fork "${long[@]}" -o json "$tmp/files/results"
-    tap_run "--fork: is in the middle" tap_until 60 is_running forked
-    tap_until 20 find_pair '--fork'
-    tap_run "--fork: two processes" test -n "$child"
-    kill -9 "$child"
+    tap_run "--fork: in the middle" is_running forked
+    kill -9 "$(child_of forked)"
     ends_with_other forked "--fork, server killed"
 
-    parent='' child=''
     start forked --fork "${long[@]}" -o json "$tmp/files/results"
-    tap_run "--fork: is in the middle again" tap_until 60 is_running forked
-    tap_until 20 find_pair '--fork'
-    tap_run "--fork: two processes again" test -n "$child"
-    tap_run "there is a temporary file now" test -e "$tmp/files/results.tmp.$parent"
-    kill -TERM "$parent"
+    tap_run "--fork again: in the middle" is_running forked
+    tap_run "there is a temporary file now" test -e "$tmp/files/results.tmp.$(pid_of forked)"
+    kill -TERM "$(pid_of forked)"
     tap_run "--fork, ended: ends" tap_until 30 has_ended forked
     tap_is "--fork, ended: by the signal" "$(status_of forked)" 143
     tap_is "--fork, ended: the file of results is as it was" "$(cat "$tmp/files/results")" before
@@ -433,9 +419,9 @@ test_wrong_peers() {
     start_server short "${server_device[@]}"
     printf '\x01' >"/dev/tcp/127.0.0.1/$port"
     start_server zeros "${server_device[@]}"
-    { printf "$magic"; head -c 8000 /dev/zero; } 2>/dev/null >"/dev/tcp/127.0.0.1/$port"
+    { printf '%b' "$magic"; head -c 8000 /dev/zero; } 2>/dev/null >"/dev/tcp/127.0.0.1/$port"
     start_server ones "${server_device[@]}"
-    { printf "$magic"; head -c 8000 /dev/zero | tr '\0' '\377'; } 2>/dev/null >"/dev/tcp/127.0.0.1/$port"
+    { printf '%b' "$magic"; head -c 8000 /dev/zero | tr '\0' '\377'; } 2>/dev/null >"/dev/tcp/127.0.0.1/$port"
     start_server silent "${server_device[@]}" -T 1
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     start_server first "${server_device[@]}"
@@ -473,7 +459,7 @@ device)
     has_device || tap_skip_all "there is no RDMA device with an active port"
     set_devices
     shift
-    [ $# -gt 0 ] || set -- methods options wrong_peers
+    [ $# -gt 0 ] || set -- methods options killed wrong_peers
     for part; do
         "test_$part"
         tap_comment "$part: $SECONDS s since the beginning"
