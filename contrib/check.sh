@@ -207,8 +207,12 @@ suite_perf() {
     if wimm_need_vm; then
         "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- "$tests/test_exact.sh"
         tap_is "exact figures: exit status" $? 0
+        "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- \
+            "$tests/test_user_instructions.sh"
+        tap_is "user instructions: exit status" $? 0
     else
         tap_skip "exact figures" "instructions are counted in the VM only"
+        tap_skip "user instructions" "instructions are counted in the VM only"
     fi
     "$tests/test_perf_sh.sh"
     tap_is "perf.sh: exit status" $? 0
