@@ -14,6 +14,9 @@ perftest=$build/src/tools/wimm_perftest
 
 # Longest time of one process; each of them gives up earlier
 limit=150
+# With --exact, time jumps to the next timer whenever the VM waits for a file: only wimm-vm's own
+# limit is one of time
+[ "${WIMM_VM_EXACT-}" != y ] || limit=0
 tmp=$(mktemp -d) || exit 1
 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$tmp"' EXIT
