@@ -21,29 +21,59 @@ top=$(cd "$here/../.." && pwd -P)
 [ "${WIMM_VM_EXACT-}" = y ] ||
     tap_skip_all "instructions are counted in the VM only: wimm-vm --exact --net single"
 
-# METHOD KIND SIZE REFERENCE FACTOR: the mean of METHOD is at most so much of REFERENCE's
+# METHOD KIND SIZE REFERENCE FACTOR EXTRA GOAL: the mean of METHOD is at most so much of REFERENCE's,
+# and so many thousand instructions. With a GOAL, that was not reached: what was is held. Soft-RoCE
+# computes the checksum of a packet in software, and that of a write with immediate is longer than that
+# of a message; one with immediate costs about 0.69 more than one without.
 cat >"$tmp/bounds" <<'LINES'
-ucp_put_imm lat 8 put_fence_am      0.56
-ucp_put_imm lat 8 put_flush_am      0.55
-uct_put_imm lat 8 raw_write_imm     1.03
-ucp_put_imm lat 8 raw_write_imm     1.07
-uct_put_imm mr  8 raw_write_imm_mod 1.03
-ucp_put_imm mr  8 raw_write_imm_mod 1.07
+uct_put_imm lat 8     raw_write_imm     1.01   0
+uct_put_imm lat 8     raw_write_imm_mod 1.025  0
+uct_put_imm lat 8     uct_am_short      1.024  0     1.00
+ucp_put_imm lat 8     raw_write_imm     1.03   0
+ucp_put_imm lat 8     raw_write_imm_mod 1.045  0
+ucp_put_imm lat 8     put_fence_am      0.522  0     0.51
+ucp_put_imm lat 8     put_flush_am      0.50   0
+ucp_put_imm lat 8     put_fence_am      1     -13.8
+ucp_put_imm lat 8     put               1      0.75
+ucp_put_imm lat 8     am                1.00   0
+ucp_put_imm lat 64    put_fence_am      1     -13.8
+ucp_put_imm lat 64    put               1      0.75
+ucp_put_imm lat 64    am                1.00   0
+ucp_put_imm lat 1024  put_fence_am      1     -13.8
+ucp_put_imm lat 1024  put               1      0.75
+ucp_put_imm lat 1024  am                1.00   0
+ucp_put_imm lat 65536 am                1.00   0
+uct_put_imm mr  8     raw_write_imm_mod 1.02   0
+ucp_put_imm mr  8     raw_write_imm_mod 1.05   0
+ucp_put_imm bw  65536 put               1.01   0
+ucp_put_imm bw  1m    put               1.01   0
 LINES
 slack=1.02
-exact_sizes=(8 1024 65536)
 mtu=4096
 
-# KIND SIZE: what is measured at once, and how often, as arguments
+# Those of which work requests, completions and packets are counted, too
+counted="raw_write_imm uct_put_imm ucp_put_imm"
+
+# KIND SIZE: the methods to measure at once
+exact_methods() {
+    awk -v kind="$1" -v size="$2" -v counted="$counted" '
+        BEGIN {if (kind != "bw") for (i = split(counted, all, " "); i >= 1; --i) print all[i]}
+        $2 == kind && $3 == size {print $4; print $1}' "$tmp/bounds" | awk '!seen[$0]++'
+}
+
+# KIND SIZE: as arguments, with as many operations as refills and control messages need to count
 exact_tests() {
     local -a list
+    local n=4096
 
-    mapfile -t list < <({
-        printf '%s\n' raw_write_imm uct_put_imm ucp_put_imm
-        awk -v kind="$1" -v size="$2" '$2 == kind && $3 == size {print $4; print $1}' "$tmp/bounds"
-    } | awk '!seen[$0]++')
-    echo "--compare $(tests_of "$1" "${list[@]}") -s $2 -n $((
-        $2 <= 1024 ? 1024 : $2 <= 65536 ? 64 : 16))"
+    mapfile -t list < <(exact_methods "$1" "$2")
+    case $2 in
+    8)     ;;
+    64|1024) n=1024 ;;
+    65536) n=64 ;;
+    *)     n=16 ;;
+    esac
+    echo "--compare $(tests_of "$1" "${list[@]}") -s $2 -n $n"
 }
 
 # METHOD KIND SIZE FILE: one work request and one receive completion, besides those of messages of
@@ -78,34 +108,51 @@ check_counts() {
         END {if (found != 1) printf "%d lines of %s\n", found, test}' "$4")" ""
 }
 
-# KIND SIZE FILE: all bounds of this kind and size
-check_bounds() {
-    local method kind size reference factor result
+# METHOD_KIND FILE...: the lowest mean. One opening in about eight costs some instructions more in the
+# kernel for as long as it lasts, by up to 2 %.
+lowest_mean() {
+    local test=$1
 
-    while read -r method kind size reference factor; do
-        [ "$kind $size" = "$1 $2" ] || continue
-        result=$(awk -F , -v a="${method}_$kind" -v b="${reference}_$kind" -v factor="$factor" -v slack=$slack '
-            NR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i}
-            $1 == a {mean = $column["mean"]}
-            $1 == b {other = $column["mean"]}
-            END {
-                if (!mean || !other) {print "no figures"; exit}
-                printf "%s: %.3f of %.3f thousand instructions, ratio %.4f, at most %s",
-                       (mean / other <= factor * slack) ? "yes" : "no", mean, other, mean / other, factor
-            }' "$3")
-        tap_comment "$method $kind $size $reference: $result"
-        tap_is "$method $kind, $size bytes: at most $factor of $reference" \
-            "${result%%:*} ${result#*: }" "yes ${result#*: }"
+    shift
+    awk -F , -v test="$test" '
+        FNR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i; next}
+        $1 == test && (!lowest || $column["mean"] < lowest) {lowest = $column["mean"]}
+        END {print lowest + 0}' "$@"
+}
+
+# KIND SIZE FILE...: a line for each bound of this kind and size: whether it is met, and the figures
+bounds_of() {
+    local kind=$1 size=$2 method reference factor extra goal of_kind of_size
+
+    shift 2
+    while read -r method of_kind of_size reference factor extra goal; do
+        [ "$of_kind $of_size" = "$kind $size" ] || continue
+        awk -v mean="$(lowest_mean "${method}_$kind" "$@")" -v slack=$slack -v factor="$factor" \
+            -v other="$(lowest_mean "${reference}_$kind" "$@")" -v extra="$extra" -v goal="$goal" \
+            -v name="$method $kind, $size bytes: at most $factor of $reference, $extra more" 'BEGIN {
+                # Less by so much: the slack is of what it is less
+                bound = (extra < 0) ? factor * other + extra * (2 - slack) : (factor * other + extra) * slack
+                printf "%s|%s|%.3f and %.3f: ratio %.4f, difference %.3f%s\n",
+                       (mean && other && mean <= bound) ? "met" : "missed", name, mean, other,
+                       mean / (other ? other : 1), mean - other,
+                       goal ? " (the goal was " goal ")" : ""
+            }'
     done <"$tmp/bounds"
 }
 
-# NAME FILE...: means repeat. One opening in about eight costs some instructions more in the kernel
-# for as long as it lasts, so two of them have to agree, the lowest.
-check_repeats() {
-    local name=$1
+# KIND SIZE FILE...
+check_bounds() {
+    local met name figures
 
-    shift
-    tap_is "$name" "$(awk -F , '
+    while IFS='|' read -r met name figures; do
+        tap_comment "$name: $figures"
+        tap_is "$name" "$met: $figures" "met: $figures"
+    done < <(bounds_of "$@")
+}
+
+# FILE...: tests whose two lowest means differ, or which were measured only once
+not_repeated() {
+    awk -F , '
         FNR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i; next}
         {
             mean = $column["mean"]
@@ -123,32 +170,84 @@ check_repeats() {
                     printf "%s: %s, %s at the least\n", test, lowest[test], second[test]
             }
             if (!count) print "no figures"
-        }' "$@")" ""
+        }' "$@"
 }
 
-test_exact() {
-    local size kind method sizes round files=()
+# As many receives as give each of 256 endpoints 64 credits
+long_queue=17408
 
-    for round in 1 2 3 4; do
-        run_perftest repeat$round -l -q --compare raw_write_imm,uct_put_imm -n 1024 -N -o csv -
-        ran repeat$round "lat, 8 bytes, round $round"
-        files+=("$tmp/repeat$round.out")
+# One of many endpoints, and what it takes
+test_endpoints() {
+    local method one many wimm rc
+
+    export UCX_WIMM_RX_QUEUE_LEN=$long_queue UCX_RC_VERBS_RX_QUEUE_LEN=$long_queue UCX_WARN_UNUSED_ENV_VARS=n
+    for many in 1 256; do
+        run_perftest eps$many -l -q -N -e $many -n 4096 -o csv - \
+            --compare "$(tests_of mr uct_put_imm ucp_put_imm uct_am_short)"
+        ran eps$many "$many endpoints"
     done
-    check_repeats "lat, 8 bytes: means repeat" "${files[@]}"
+    unset UCX_WIMM_RX_QUEUE_LEN UCX_RC_VERBS_RX_QUEUE_LEN UCX_WARN_UNUSED_ENV_VARS
 
-    sizes=$({ printf '%s\n' "${exact_sizes[@]}"; awk '{print $3}' "$tmp/bounds"; } | sort -n -u)
-    for size in $sizes; do
-        for kind in lat mr; do
-            # shellcheck disable=SC2046
-            run_perftest "exact_${kind}_$size" -l -q $(exact_tests $kind "$size") -o csv -
-            ran "exact_${kind}_$size" "$kind, $size bytes"
-            for method in raw_write_imm uct_put_imm ucp_put_imm; do
-                check_counts $method $kind "$size" "$tmp/exact_${kind}_$size.out"
-            done
-            check_bounds $kind "$size" "$tmp/exact_${kind}_$size.out"
+    for method in uct_put_imm ucp_put_imm; do
+        one=$(lowest_mean ${method}_mr "$tmp/eps1.out")
+        many=$(lowest_mean ${method}_mr "$tmp/eps256.out")
+        tap_comment "$method: $many with 256 endpoints in turn, $one with one"
+        tap_run "$method: 256 endpoints in turn cost at most 1.1 of one" \
+            awk -v one="$one" -v many="$many" 'BEGIN {exit !(one && many && many <= 1.1 * one)}'
+    done
+    wimm=$(bytes_of uct_put_imm_mr "$tmp/eps256.out")
+    rc=$(bytes_of uct_am_short_mr "$tmp/eps256.out")
+    tap_comment "bytes of an endpoint, its queues included: $wimm of wimm, $rc of rc_verbs"
+    tap_run "an endpoint takes at most 1.1 of the memory that one of rc_verbs takes" \
+        awk -v wimm="$wimm" -v rc="$rc" 'BEGIN {exit !(wimm && rc && wimm <= 1.1 * rc)}'
+}
+
+bytes_of() { # TEST FILE
+    awk -F , -v test="$1" '
+        NR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i}
+        $1 == test {print $column["endpoint_bytes"]}' "$2"
+}
+
+# KIND SIZE: measured until the bounds are met, at most this often: see lowest_mean()
+max_rounds=4
+
+test_size() {
+    local kind=$1 size=$2 round files=() method
+
+    for ((round = 1; round <= max_rounds; ++round)); do
+        # shellcheck disable=SC2046
+        run_perftest "$kind$size-$round" -l -q $(exact_tests "$kind" "$size") -o csv - \
+            $([ $round = 1 ] || echo -N)
+        ran "$kind$size-$round" "$kind, $size bytes, round $round"
+        files+=("$tmp/$kind$size-$round.out")
+        if ! bounds_of "$kind" "$size" "${files[@]}" | grep -q '^missed' &&
+            { [ "$kind$size" != lat8 ] || [ -z "$(not_repeated "${files[@]}")" ]; }; then
+            break
+        fi
+    done
+
+    if [ "$kind" != bw ]; then
+        for method in $counted; do
+            check_counts "$method" "$kind" "$size" "${files[0]}"
         done
-    done
+    fi
+    [ "$kind$size" != lat8 ] || tap_is "lat, 8 bytes: means repeat" "$(not_repeated "${files[@]}")" ""
+    check_bounds "$kind" "$size" "${files[@]}"
+    tap_comment "$kind, $size bytes: $SECONDS s since the beginning"
 }
 
-test_exact
+# KIND: the sizes of bounds, and those of which something is counted
+sizes_of() {
+    {
+        [ "$1" = bw ] || printf '%s\n' 8 1024 65536
+        awk -v kind="$1" '$2 == kind {print $3}' "$tmp/bounds"
+    } | sort -n -u
+}
+
+for kind in lat mr bw; do
+    for size in $(sizes_of $kind); do
+        test_size $kind "$size"
+    done
+done
+test_endpoints
 tap_done
