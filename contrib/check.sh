@@ -210,9 +210,12 @@ suite_perf() {
         "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- \
             "$tests/test_user_instructions.sh"
         tap_is "user instructions: exit status" $? 0
+        "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net pair --timeout 900 -- "$tests/test_delay.sh"
+        tap_is "over a long wire: exit status" $? 0
     else
         tap_skip "exact figures" "instructions are counted in the VM only"
         tap_skip "user instructions" "instructions are counted in the VM only"
+        tap_skip "over a long wire" "netem delays no packets of an RDMA device"
     fi
     "$tests/test_perf_sh.sh"
     tap_is "perf.sh: exit status" $? 0
