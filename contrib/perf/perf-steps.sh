@@ -46,6 +46,18 @@ operations() { # SIZE
     echo "-n $n"
 }
 
+# One opening in about eight costs up to 2 % more instructions in the kernel for as long as it
+# lasts. Where that would show, which is where little is copied, the lower of two is taken.
+openings() { # SIZE
+    local largest=${1#*:}
+
+    case ${largest%%:*} in
+    1k)    ;;
+    *k|*m) echo 1; return ;;
+    esac
+    if [ $sides = -l ] && [ "$amount" = full ]; then echo 2; else echo 1; fi
+}
+
 # UCX writes its warnings to stdout, and knows settings of a transport only where it is
 # used
 export UCX_WARN_UNUSED_ENV_VARS=n
@@ -54,21 +66,38 @@ export UCX_WARN_UNUSED_ENV_VARS=n
 # separated by blanks. A size that the method does not take on this device ends its
 # curve; anything else that goes wrong is told, and does not stop the others.
 run() {
-    local method=$1 kind=$2 variant=$3 sizes=$4 size status
+    local method=$1 kind=$2 variant=$3 sizes=$4 size status i
 
     shift 4
     for size in $sizes; do
         printf '   %s: %s_%s%s, size %s%s\n' "$measurement" "$method" "$kind" \
             "${variant:+ ($variant)}" "$size" "${*:+, $*}" >&2
-        # shellcheck disable=SC2046 # may be no option
-        "$perftest" $sides -q -t "${method}_$kind" -s "$size" \
-            $(operations "${size%%:*}") "$@" -o csv - \
-            >"$scratch/out" 2>"$scratch/err"
-        status=$?
-        awk -v prefix="$measurement" -v method="$method" -v variant="$variant" \
+        : >"$scratch/out"
+        for ((i = $(openings "$size"); i > 0; --i)); do
+            status=0
+            # shellcheck disable=SC2046 # may be no option
+            "$perftest" $sides -q -t "${method}_$kind" -s "$size" \
+                $(operations "${size%%:*}") "$@" -o csv - \
+                >>"$scratch/out" 2>"$scratch/err" || { status=$?; break; }
+        done
+        # Sizes in the order in which they came
+        awk -F , -v prefix="$measurement" -v method="$method" -v variant="$variant" \
             -v header="$with_header" -v row="${method}_$kind," -v OFS=, '
-            header && /^test,/ {print prefix, "method", "variant", $0}
-            index($0, row) == 1 {print prefix, method, variant, $0}' "$scratch/out"
+            /^test,/ {
+                for (i = 1; i <= NF; ++i) column[$i] = i
+                if (header) print prefix, "method", "variant", $0
+                header = ""
+            }
+            index($0, row) == 1 {
+                size = $column["size"]; mean = $column["mean"]
+                if (!(size in lowest)) order[++count] = size
+                if (!(size in lowest) || mean < lowest[size]) {
+                    lowest[size] = mean
+                    line[size] = $0
+                }
+            }
+            END {for (i = 1; i <= count; ++i) print prefix, method, variant, line[order[i]]}
+            ' "$scratch/out"
         ! grep -q '^test,' "$scratch/out" || with_header=
         if [ $status != 0 ] && ! grep -q 'takes at most' "$scratch/err"; then
             failures=$((failures + 1))

@@ -36,7 +36,7 @@ With an RDMA device that has an active port it measures time, in two processes.
 Otherwise it counts guest instructions, user and kernel, in a VM with Soft-RoCE, with
 both sides in one process: that repeats exactly, and says nothing about the
 microseconds of a device. WIMM_FORCE_VM=y does so in any case. All of it takes about
-15 minutes then.
+20 minutes then.
 
 Options
   --quick       a few methods, sizes and operations: whether it works
@@ -103,10 +103,10 @@ measure() {
     local steps=("$perf/perf-steps.sh" "$build" "$amount" "$@") name
 
     if wimm_need_vm; then
-        wimm_job "$WIMM_TOP/contrib/vm/wimm-vm" --exact --timeout 1800 \
+        wimm_job "$WIMM_TOP/contrib/vm/wimm-vm" --exact --timeout 2400 \
             --memory "${WIMM_VM_MEMORY:-4096}" -- "${steps[@]}" >"$raw"
     else
-        wimm_job timeout -k 10 1800 "${steps[@]}" >"$raw"
+        wimm_job timeout -k 10 2400 "${steps[@]}" >"$raw"
     fi || failed+=("measuring $*")
     for name; do
         sed -n "s/^$name,//p" "$raw" >"$output/$name.csv"
