@@ -330,6 +330,38 @@ TEST_F(test_ucp_ep, progress_looks_only_if_something_happened)
     EXPECT_EQ(0u, alloc_nth::count());
 }
 
+/* Nothing but progress is called, and it has had nothing to do */
+TEST_F(test_ucp_ep, progress_finds_a_failure_soon)
+{
+    const unsigned soon = 16;
+
+    ep(0);
+    fake(0).no_lane = true;
+    for (unsigned i = 0; i < (2 * soon) + 3; ++i) {
+        EXPECT_EQ(0u, progress());
+    }
+
+    ucp_fails(0);
+    for (unsigned i = 0; (i < soon) && (wimm()->stats.failures == 0); ++i) {
+        progress();
+    }
+    EXPECT_EQ(1u, wimm()->stats.failures);
+}
+
+TEST_F(test_ucp_ep, what_arm_finds_is_told_at_once)
+{
+    ep(0);
+    fake(0).no_lane = true;
+    for (unsigned i = 0; i < 3; ++i) {
+        EXPECT_EQ(0u, progress());
+    }
+
+    ucp_fails(0);
+    EXPECT_STATUS(UCS_ERR_BUSY, ucp_wimm_arm(wimm()));
+    EXPECT_EQ(1u, progress());
+    EXPECT_EQ(1u, wimm()->stats.failures);
+}
+
 TEST_F(test_ucp_ep, progress_looks_at_few_that_connect)
 {
     for (unsigned i = 0; i < 12; ++i) {

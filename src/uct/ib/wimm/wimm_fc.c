@@ -377,10 +377,12 @@ static ucs_status_t uct_wimm_fc_send_slots(uct_wimm_iface_t *iface,
     return UCS_OK;
 }
 
-/* Whether a grant that is due goes with slots: also with some that could wait */
+/* Whether a grant that is due goes with slots: also with some that could wait. Not if
+ * credits go back before, maybe the one that the slots would take. */
 static int uct_wimm_fc_grant_rides(uct_wimm_iface_t *iface, uct_wimm_ep_t *ep)
 {
-    return (ep->rx_return >= ucs_max(iface->config.slot_batch / 2, 1)) &&
+    return !(ep->ctrl & UCS_BIT(UCT_WIMM_CTRL_RETURN)) &&
+           (ep->rx_return >= ucs_max(iface->config.slot_batch / 2, 1)) &&
            (uct_wimm_fc_ride_amount(iface, ep) > 0) &&
            uct_wimm_ep_has_credit(iface, ep);
 }
