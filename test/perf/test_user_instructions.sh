@@ -28,10 +28,11 @@ command -v valgrind >/dev/null || tap_skip_all "valgrind is not installed"
 raw_methods=(raw_write_imm raw_write_imm_mod)
 ucx_methods=(uct_put_imm uct_am_short ucp_put_imm am)
 
-# METHOD REFERENCE FACTOR: METHOD takes at most so much of what REFERENCE does. These are the goals.
+# METHOD REFERENCE FACTOR: METHOD takes at most so much of what REFERENCE does. That is what is
+# reached, with 2 % more for another compiler or libibverbs; the goals were 1.5 and 2.0.
 cat >"$tmp/bounds" <<'LINES'
-uct_put_imm raw_write_imm 1.5
-ucp_put_imm raw_write_imm 2.0
+uct_put_imm raw_write_imm 1.39
+ucp_put_imm raw_write_imm 1.88
 LINES
 
 # Long enough for what happens every so many operations only: rounds repeat
