@@ -18,8 +18,37 @@ limit=150
 # limit is one of time
 [ "${WIMM_VM_EXACT-}" != y ] || limit=0
 tmp=$(mktemp -d) || exit 1
-pids=()
-trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$tmp"' EXIT
+
+# What this script has started and is still running: that has its folder in its environment
+processes() {
+    grep -l -s -z -x -F "WIMM_TEST_RUN=$tmp" /proc/[0-9]*/environ | sed 's,^/proc/,,; s,/.*,,'
+}
+
+# shellcheck disable=SC2317 # called by tap_until
+no_processes() {
+    [ -z "$(processes)" ]
+}
+
+# Kills, again until the subshells of start() have ended: one may be about to start its process
+# shellcheck disable=SC2317 # called by tap_until
+all_ended() {
+    # shellcheck disable=SC2046 # several
+    kill -9 $(processes) 2>/dev/null
+    [ -z "$(jobs -r -p)" ]
+}
+
+# shellcheck disable=SC2317 # called by traps
+clean_up() {
+    # A subshell that has just begun still has the script's traps
+    [ $BASHPID = $$ ] || return
+    trap '' HUP INT TERM
+    tap_until 10 all_ended
+    rm -rf "$tmp"
+}
+trap clean_up EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # KIND METHOD...: "METHOD_KIND,METHOD_KIND"
 tests_of() {
@@ -37,19 +66,20 @@ start() {
     shift
     rm -f "$tmp/$name".{out,err,pid,status}
     (
+        # A signal to the script's group is for clean_up, which waits for this to end
+        trap : HUP INT TERM
         status=0
         # shellcheck disable=SC2016 # that shell's
-        timeout -k 5 $limit bash -c 'echo $$ >"$0" && exec "$@"' "$tmp/$name.pid" "$perftest" "$@" \
+        WIMM_TEST_RUN=$tmp timeout -k 5 $limit bash -c 'echo $$ >"$0" && exec "$@"' "$tmp/$name.pid" "$perftest" "$@" \
             >"$tmp/$name.out" 2>"$tmp/$name.err" || status=$?
         echo $status >"$tmp/$name.status"
     ) 2>/dev/null & # bash says there which one was killed
-    pids+=($!)
 }
 
 # NAME OPTION...: to its end
 run_perftest() {
     start "$@"
-    wait "${pids[-1]}"
+    wait $!
 }
 
 # shellcheck disable=SC2317 # called by tap_until
@@ -90,22 +120,6 @@ ran() {
 fails_with() {
     tap_is "$2: status, and one line" "$(status_of "$1"), $(messages "$1" | grep -c .)" "$3, 1"
     tap_has "$2: says what is wrong" "$(messages "$1")" "$4"
-}
-
-# Processes of this program, whoever has started them
-processes() {
-    local exe
-
-    for exe in /proc/[0-9]*/exe; do
-        case $(readlink "$exe" 2>/dev/null) in
-        "$build"/src/tools/*wimm_perftest) exe=${exe#/proc/}; echo "${exe%/exe}" ;;
-        esac
-    done
-}
-
-# shellcheck disable=SC2317 # called by tap_until
-no_processes() {
-    [ -z "$(processes)" ]
 }
 
 has_device() {

@@ -53,14 +53,14 @@ undelay() {
         tc qdisc del dev "$dev" root
     done 2>/dev/null
 }
-trap 'undelay; kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$tmp"' EXIT
+trap 'undelay; clean_up' EXIT
 
 # NAME: all methods, one after the other, from device to device; results in $tmp/NAME.csv
 measure() {
     start_server "$1_server" "${server_device[@]}"
     run_perftest "$1" "${client_device[@]}" -p $port -q -N -n "$rounds" -w 2 -r 1 \
         --compare "$(tests_of lat "${methods[@]}")" -o csv "$tmp/$1.csv" 127.0.0.1
-    wait "${pids[@]}"
+    wait
     ran "$1_server" "$1: server"
     ran "$1" "$1: client"
 }

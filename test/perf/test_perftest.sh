@@ -170,6 +170,40 @@ test_no_device() {
     tap_is "no device: no other file" "$(ls "$tmp/none")" results
 }
 
+# DIR: of a script that has ended
+nothing_is_left() {
+    local tmp=$1
+
+    [ -n "$tmp" ] && [ ! -e "$tmp" ] && no_processes
+}
+
+# SIGNAL PID: a script that uses perftest.sh ends by it (0: its group, as timeout does), or by itself,
+# when one process is running and another one may be about to start
+script_ends() {
+    # No pipe: what is left would keep it open
+    # shellcheck disable=SC2016 # that shell's
+    timeout 60 bash -c '
+        top=$0
+        . "$top/test/lib/tap.sh" && . "$top/test/lib/build_tree.sh" && . "$top/test/lib/perftest.sh"
+        perftest=sleep
+        runs_it() {
+            [ "/proc/$(cat "$tmp/one.pid" 2>/dev/null)/exe" -ef "$(type -P sleep)" ]
+        }
+        start one 50
+        tap_until 30 runs_it || exit 1
+        start two 50
+        echo "$tmp"
+        [ $# = 0 ] || kill -s "$1" "${2:-$$}"' "$top" "$@" >"$tmp/dir"
+    tap_run "script ends (${*:-by itself}): nothing of it is left" tap_until 5 nothing_is_left "$(cat "$tmp/dir")"
+}
+
+test_scripts_end() {
+    script_ends
+    script_ends TERM
+    script_ends INT
+    script_ends TERM 0
+}
+
 # ---------------------------------------------------------------- results
 
 # NAME FILE ITERATIONS SIZES TESTS [TRANSPORT [WINDOW [ENDPOINTS]]]: the lines of a CSV, in their
@@ -276,14 +310,14 @@ test_methods() {
     start local_lat -l -q -n 40 --compare "$lat" -o csv -
     start local_mr -l -q -n 40 --compare "$(tests_of mr "${methods[@]}")" -o csv -
     start local_bw -l -q -n 20 --compare "$(tests_of bw "${any_size[@]}")" -o csv -
-    wait "${pids[@]}"
+    wait
     ran_csv local_lat "-l, latencies" 40 8 "$lat"
     ran_csv local_mr "-l, rates" 40 8 "$(tests_of mr "${methods[@]}")"
     ran_csv local_bw "-l, bandwidths" 20 65536 "$(tests_of bw "${any_size[@]}")"
 
     start_server server "${server_device[@]}"
     run_perftest client "${client_device[@]}" -p "$port" -n 20 --compare "$lat" -o csv "$tmp/client.csv" 127.0.0.1
-    wait "${pids[@]}"
+    wait
     ran server "server"
     ran client "client"
     check_csv "client: results" "$tmp/client.csv" 20 8 "$lat"
@@ -310,19 +344,19 @@ test_options() {
     for way in short bcopy zcopy; do
         start "$way" -l -t uct_put_imm -n 20 -D "$way" -o csv -
     done
-    wait "${pids[@]}"
+    wait
     start sizes -l -n 20 --compare uct_put_imm,raw_write_imm,uct_am_short -s 8:64:x8 -o json "$tmp/sizes.json"
     start range -l -n 20 --compare raw_write_imm_mod,uct_put_imm -s 8:64k:x8 -o csv -
     start empty -l -n 20 --compare ucp_put_imm,uct_put_imm,raw_write_imm -s 0:2k:+1k -o csv -
-    wait "${pids[@]}"
+    wait
     start one -l -n 20 --compare ucp_put_imm_mr,raw_write_imm_mr -W 1 -o csv -
     start most -l -n 300 --compare ucp_put_imm_mr,raw_write_mr -W 255 -o csv -
     start eps -l -n 20 --compare uct_put_imm_mr,ucp_put_imm_mr,am_mr,raw_write_imm_mr,raw_write_imm_mod_mr -e 4 -o csv -
-    wait "${pids[@]}"
+    wait
     start same -l -n 20 --compare put_fence_am,uct_am_short,ucp_put_imm --same-tls -o csv -
     start name -l -n 20 -t am -x wimm -c 0 -N
     start long -l -q -n 20 -t uct_put_imm -D short -s 64k
-    wait "${pids[@]}"
+    wait
     run_perftest eps2 --fork -n 20 --compare uct_put_imm,ucp_put_imm -e 4 -r 2 -o csv -
 
     for way in short bcopy zcopy; do
@@ -437,7 +471,7 @@ test_wrong_peers() {
     tap_run "second server: ends" tap_until 60 has_ended second
     # The first one still serves, and says nothing that was not asked for
     run_perftest last -p "$first" "${client_device[@]}" -q -n 20 -t raw_write_imm 127.0.0.1
-    wait "${pids[@]}"
+    wait
 
     fails_with letters "client that is none" 1 "the client is not a wimm_perftest of this version"
     fails_with short "client that goes away" 1 "the other side has ended"
@@ -469,6 +503,7 @@ device)
     test_help
     test_wrong_arguments
     test_no_device
+    test_scripts_end
     tap_run "no process is left behind" no_processes
     ;;
 esac
