@@ -14,7 +14,6 @@
 # its ticks. What arrives an odd number of turns after it was sent finds the receiver at its turn,
 # and its answer in the same time later the sender: therefore the delay is 5 of them. Now and then
 # one arrives at the very end of a turn, and waits for the next but one; the median does not see it.
-# WIMM_DELAY_ROUNDS is another number of rounds than 100.
 
 set -u
 
@@ -32,7 +31,7 @@ top=$(cd "$here/../.." && pwd -P)
 # Time by that clock, in microseconds
 unset WIMM_VM_EXACT
 
-rounds=${WIMM_DELAY_ROUNDS:-100}
+rounds=100
 delay_ms=20
 wires=(veth0 veth1)
 
@@ -65,13 +64,13 @@ measure() {
     ran "$1" "$1: client"
 }
 
-# NAME: "METHOD TRANSPORT DELAYS" of each line of results; the median, rounded
+# NAME: "METHOD TRANSPORT DELAYS ROUNDS" of each line of results; the median, rounded
 delays() {
     awk -F , -v delay=$((delay_ms * 1000)) '
         NR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i; next}
         $column["unit"] == "usec" {
             sub(/_lat$/, "", $1)
-            printf "%s %s %.1f\n", $1, $column["transport"], $column["p50"] / delay
+            printf "%s %s %.1f %d\n", $1, $column["transport"], $column["p50"] / delay, $column["iterations"]
         }' "$tmp/$1.csv"
 }
 
@@ -86,7 +85,7 @@ show() {
 
 # NAME METHOD TRANSPORT DELAYS
 check() {
-    tap_is "$1: $2, in delays of $delay_ms ms" "$(delays "$1" | grep "^$2 ")" "$2 $3 $4"
+    tap_is "$1: $2, in delays of $delay_ms ms, and rounds" "$(delays "$1" | grep "^$2 ")" "$2 $3 $4 $rounds"
 }
 
 set_devices
@@ -96,7 +95,7 @@ measure direct
 show direct
 for method in "${methods[@]}"; do
     tap_run "direct: $method, less than half a delay" awk -v delays="$(delays direct | grep "^$method ")" \
-        'BEGIN {exit !(split(delays, field, " ") == 3 && field[3] < 0.5)}'
+        'BEGIN {exit !(split(delays, field, " ") == 4 && field[3] < 0.5)}'
 done
 
 for dev in "${wires[@]}"; do
