@@ -28,9 +28,9 @@ builds wimm in build/, and measures with wimm_perftest:
   bandwidth  streams of large operations
   switch     notified puts of UCT by short, bcopy and zcopy, over size
 
-all of them, or those that are named. For each there are a CSV file and plots (PNG
-and SVG) in the output folder, and for the latency the table table.md, which comes
-last on stdout, too.
+all of them, or those that are named. For each there are a CSV file, what it was
+measured on and the command (.about), and plots (PNG and SVG) in the output folder, and
+for the latency the table table.md, which comes last on stdout, too.
 
 With an RDMA device that has an active port it measures time, in two processes.
 Otherwise it counts guest instructions, user and kernel, in a VM with Soft-RoCE, with
@@ -87,12 +87,14 @@ output=$(cd "$output" && pwd -P)
 raw=$output/.raw
 trap 'rm -f "$raw"' EXIT
 failed=()
+has_table=no
+unknown="No record of what it was measured on"
 # The caller's settings are for the caller's programs
 unset "${!UCX_@}"
 
 # What of an earlier run would be taken for this one's
 forget() { # MEASUREMENT
-    rm -f "$output/$1".{csv,png,svg}
+    rm -f "$output/$1".{csv,about,png,svg}
     [ "$1" != latency ] ||
         rm -f "$output"/{ratio,overhead}.{csv,png,svg} "$output/table.md"
     [ "$1" != endpoints ] || rm -f "$output"/memory.{png,svg}
@@ -110,7 +112,11 @@ measure() {
     fi || failed+=("measuring $*")
     for name; do
         sed -n "s/^$name,//p" "$raw" >"$output/$name.csv"
-        [ -s "$output/$name.csv" ] || rm -f "$output/$name.csv"
+        if [ -s "$output/$name.csv" ]; then
+            { describe "$output/$name.csv"; echo "$command"; } >"$output/$name.about"
+        else
+            rm -f "$output/$name.csv"
+        fi
     done
 }
 
@@ -119,8 +125,8 @@ describe() {
     local version commit unit device
 
     version=$(sed -n 's/^PACKAGE_VERSION = //p' "$build/Makefile")
-    commit=$(git -C "$WIMM_TOP" -c safe.directory="$WIMM_TOP" rev-parse --short HEAD \
-                 2>/dev/null)
+    commit=$(git -C "$WIMM_TOP" -c safe.directory="$WIMM_TOP" describe --always --dirty \
+                 --exclude='*' 2>/dev/null)
     if [ "$(field unit "$1")" = kinstr ]; then
         device="Soft-RoCE in a VM"
         unit="guest instructions (user + kernel), both sides in one process"
@@ -133,6 +139,11 @@ describe() {
     echo "$device: $unit, wimm $version${commit:+ ($commit)}"
 }
 
+# about MEASUREMENT LINE: 1, what it was measured on; 2, the command. Nothing if the CSV came alone.
+about() {
+    sed -n "$2p" "$output/$1.about" 2>/dev/null
+}
+
 # field NAME FILE: of the first result
 field() {
     awk -F, -v name="$1" '
@@ -140,10 +151,11 @@ field() {
         NR == 2 {print $column; exit}' "$2"
 }
 
-# plot NAME [CSV]: with the script that has its name
+# plot NAME CSV MEASUREMENT: with the script that has its name, of results or what came of them
 plot() {
-    local name=$1 csv=${2-$1}.csv terminal ending
+    local name=$1 csv=$2.csv where terminal ending
 
+    where=$(about "$3" 1)
     for ending in png svg; do
         terminal="svg size 1100,600 dynamic enhanced font 'DejaVu Sans,14'"
         [ $ending = svg ] ||
@@ -152,7 +164,7 @@ plot() {
                 -e "set terminal $terminal background rgb 'white'" \
                 -e "set output '$name.$ending.tmp'; set loadpath '$perf'" \
                 -e "csv = '$csv'; unit = '$(field unit "$output/$csv")'" \
-                -e "where = '$(cat measured-on)'" "$perf/$name.gp") 2>"$raw" ||
+                -e "where = '${where:-$unknown}'" "$perf/$name.gp") 2>"$raw" ||
            [ ! -s "$output/$name.$ending.tmp" ]; then
             cat "$raw" >&2
             rm -f "$output/$name.$ending.tmp"
@@ -187,15 +199,17 @@ ratios() { # REFERENCE METHOD-PATTERN
 
 # Rows: methods; columns: sizes
 table() {
-    local unit="µs" what
+    local unit="µs" what made_by
 
     [ "$(field unit "$output/latency.csv")" != kinstr ] || unit="thousand instructions"
-    what=$(cat "$output/measured-on")
+    what=$(about latency 1)
+    made_by=$(about latency 2)
     fmt -w 88 <<END
 What one notification costs, one direction, mean, in $unit; in parentheses the ratio to
-\`put_fence_am\` of the same size. $what.
+\`put_fence_am\` of the same size. ${what:-$unknown}.
 END
-    printf 'Made by `%s`.\n\n' "$(cat "$output/command")"
+    printf '%s\n' "${made_by:+Made by \`$made_by\`.
+}"
     awk -F, '
         function named(size) {
             if (size >= 1048576) return size / 1048576 " MiB"
@@ -239,17 +253,18 @@ present() {
         failed+=("$1.csv: no results")
         return
     fi
-    plot "$1"
+    plot "$1" "$1" "$1"
     case $1 in
     latency)
         ratios put_fence_am . >"$output/ratio.csv"
         ratios raw_write_imm '^uc[tp]_put_imm$' >"$output/overhead.csv"
         for name in ratio overhead; do
-            plot $name
+            plot $name $name latency
         done
-        table >"$output/table.md" ;;
+        table >"$output/table.md"
+        has_table=yes ;;
     endpoints)
-        plot memory endpoints ;;
+        plot memory endpoints endpoints ;;
     esac
 }
 
@@ -284,22 +299,13 @@ if [ $plot_only = no ]; then
             measure "$name"
         done
     fi
-    echo "$command" >"$output/command"
-    for name in "${chosen[@]}"; do
-        if [ -f "$output/$name.csv" ]; then
-            describe "$output/$name.csv" >"$output/measured-on"
-            break
-        fi
-    done
 fi
-[ -f "$output/measured-on" ] || echo "measured somewhere else" >"$output/measured-on"
-[ -f "$output/command" ] || echo contrib/perf/perf.sh >"$output/command"
 
 say "plotting"
 for name in "${chosen[@]}"; do
     present "$name"
 done
-if [ -f "$output/table.md" ]; then
+if [ $has_table = yes ]; then
     echo
     cat "$output/table.md"
     echo

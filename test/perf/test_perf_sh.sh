@@ -75,7 +75,9 @@ rows_are_whole() { # FILE
 
 # What is left of an earlier run is not taken for a result
 mkdir -p "$out/results"
-echo old >"$out/results/latency.csv"
+for name in csv about; do
+    echo old >"$out/results/latency.$name"
+done
 
 status=0
 timeout 900 "$perf" --quick --output "$out/results" >"$out/stdout" 2>"$out/stderr" || status=$?
@@ -84,6 +86,10 @@ tap_is "--quick: status" $status 0
 for name in latency window endpoints bandwidth switch; do
     tap_has "$name.csv: the header" "$(head -n 1 "$out/results/$name.csv")" "$columns,"
     tap_run "$name.csv: its rows" rows_are_whole $name.csv
+    tap_is "$name.about: what it was measured on, and the command" \
+        "$(sed '1s/.*, wimm [0-9]\+\.[0-9]\+\.[0-9].*/where/' "$out/results/$name.about")" \
+        "where
+contrib/perf/perf.sh --quick"
 done
 tap_is "ratio.csv: the header" "$(head -n 1 "$out/results/ratio.csv")" method,reference,size,ratio
 tap_has "ratio.csv: one of the method to itself" "$(cat "$out/results/ratio.csv")" \
@@ -102,6 +108,8 @@ tap_has "it comes last on stdout" "$(cat "$out/stdout")" "$(cat "$out/results/ta
 tap_has "it has sizes" "$(cat "$out/results/table.md")" "| method | transport | 8 B | 1 KiB |"
 tap_has "it says how it was made" "$(cat "$out/results/table.md")" "perf.sh --quick"
 # shellcheck disable=SC2016 # Markdown's backticks
+tap_has "it says what it was measured on" "$(tr '\n' ' ' <"$out/results/table.md")" \
+    "$(head -n 1 "$out/results/latency.about"). "
 tap_is "its rows" "$(grep -c -E '^\| `[a-z_]+` \| [a-z_]+ \| [0-9.]+ \([0-9.]+\) \|' \
     "$out/results/table.md")" 4
 
@@ -110,4 +118,21 @@ tap_is "its rows" "$(grep -c -E '^\| `[a-z_]+` \| [a-z_]+ \| [0-9.]+ \([0-9.]+\)
 rm "$out/results/ratio.svg"
 tap_run "--plot" "$perf" --plot --output "$out/results"
 tap_run "--plot: makes the plots" files_are_there ratio.svg table.md
+
+# Each of them is about its own results, wherever and whenever the others were measured
+printf '%s\n' "another machine" "another command" >"$out/results/latency.about"
+tap_run "--plot of two" "$perf" --plot --output "$out/results" latency window
+for name in latency ratio overhead; do
+    tap_has "$name.svg: what it was measured on" "$(cat "$out/results/$name.svg")" "another machine"
+done
+tap_run "window.svg: what it was measured on" \
+    grep -q -F "$(head -n 1 "$out/results/window.about")" "$out/results/window.svg"
+tap_has "the table: what it was measured on" "$(cat "$out/results/table.md")" "another machine."
+# shellcheck disable=SC2016 # Markdown's backticks
+tap_has "the table: the command" "$(cat "$out/results/table.md")" 'Made by `another command`.'
+"$perf" --plot --output "$out/results" window >"$out/stdout" 2>&1
+tap_is "--plot of another one: no table" "$(grep -c '^|' "$out/stdout")" 0
+rm "$out/results/latency.about"
+tap_run "--plot of results that came alone" "$perf" --plot --output "$out/results" latency
+tap_is "the table: no command" "$(grep -c 'Made by' "$out/results/table.md")" 0
 tap_done
