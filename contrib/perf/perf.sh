@@ -41,7 +41,7 @@ microseconds of a device. WIMM_FORCE_VM=y does so in any case. All of it takes a
 Options
   --quick       a few methods, sizes and operations: whether it works
   --output DIR  where the files go (build/perf)
-  --plot        measure nothing: only plot what the output folder has
+  --plot        measure nothing: only plot what the output folder has, or what is named
   --help        this text
 
 The exit status is 0 if all was measured and plotted, 1 if something was not, which is
@@ -78,12 +78,16 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#chosen[@]} -gt 0 ] || chosen=("${measurements[@]}")
-
 if ! mkdir -p "$output" 2>/dev/null || [ ! -w "$output" ]; then
     wrong_option "cannot write to the folder '$output'"
 fi
 output=$(cd "$output" && pwd -P)
+if [ ${#chosen[@]} = 0 ]; then
+    for name in "${measurements[@]}"; do
+        [ $plot_only = yes ] && [ ! -f "$output/$name.csv" ] || chosen+=("$name")
+    done
+    [ ${#chosen[@]} -gt 0 ] || die "there are no results in $output"
+fi
 raw=$output/.raw
 trap 'rm -f "$raw"' EXIT
 failed=()

@@ -52,6 +52,12 @@ status=0
 "$perf" --plot --output "$out/none" latency >"$out/stdout" 2>"$out/stderr" || status=$?
 tap_is "--plot without results: status" $status 1
 tap_has "--plot without results: says so" "$(cat "$out/stderr")" "latency.csv: no results"
+status=0
+"$perf" --plot --output "$out/none" >"$out/stdout" 2>"$out/stderr" || status=$?
+tap_is "--plot without any results: status, and lines" \
+    "$status, $(wc -l <"$out/stdout"), $(wc -l <"$out/stderr")" "1, 0, 1"
+tap_has "--plot without any results: says so" "$(cat "$out/stderr")" \
+    "there are no results in $(cd "$out" && pwd -P)/none"
 
 # ---------------------------------------------------------------- all of it
 
@@ -107,9 +113,9 @@ tap_run "the table is there" files_are_there table.md
 tap_has "it comes last on stdout" "$(cat "$out/stdout")" "$(cat "$out/results/table.md")"
 tap_has "it has sizes" "$(cat "$out/results/table.md")" "| method | transport | 8 B | 1 KiB |"
 tap_has "it says how it was made" "$(cat "$out/results/table.md")" "perf.sh --quick"
-# shellcheck disable=SC2016 # Markdown's backticks
 tap_has "it says what it was measured on" "$(tr '\n' ' ' <"$out/results/table.md")" \
     "$(head -n 1 "$out/results/latency.about"). "
+# shellcheck disable=SC2016 # Markdown's backticks
 tap_is "its rows" "$(grep -c -E '^\| `[a-z_]+` \| [a-z_]+ \| [0-9.]+ \([0-9.]+\) \|' \
     "$out/results/table.md")" 4
 
@@ -135,4 +141,13 @@ tap_is "--plot of another one: no table" "$(grep -c '^|' "$out/stdout")" 0
 rm "$out/results/latency.about"
 tap_run "--plot of results that came alone" "$perf" --plot --output "$out/results" latency
 tap_is "the table: no command" "$(grep -c 'Made by' "$out/results/table.md")" 0
+
+# With a part of them
+rm "$out/results"/{latency,switch}.csv "$out/results"/window.svg
+tap_run "--plot of those that are there" "$perf" --plot --output "$out/results"
+tap_run "--plot of those that are there: makes the plots" files_are_there window.svg
+status=0
+"$perf" --plot --output "$out/results" window switch >"$out/stdout" 2>"$out/stderr" || status=$?
+tap_is "--plot of one that is not: status" $status 1
+tap_has "--plot of one that is not: says so" "$(cat "$out/stderr")" "switch.csv: no results"
 tap_done
