@@ -309,12 +309,11 @@ say "plotting"
 for name in "${chosen[@]}"; do
     present "$name"
 done
+say "$((SECONDS - start)) s, results are in $output"
 if [ $has_table = yes ]; then
     echo
     cat "$output/table.md"
-    echo
 fi
-say "$((SECONDS - start)) s, results are in $output"
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'perf.sh: failed: %s\n' "${failed[@]}" >&2
     exit 1
