@@ -445,10 +445,11 @@ test_killed() {
 
 # shellcheck disable=SC2016
 test_wrong_peers() {
-    local first magic='\x01\x00\x50\x77'
+    local first nobody magic='\x01\x00\x50\x77'
 
     # NAME, and the sentence; what is sent is binary
     start_server letters "${server_device[@]}"
+    nobody=$port
     head -c 4000 /dev/zero | tr '\0' x 2>/dev/null >"/dev/tcp/127.0.0.1/$port"
     start_server short "${server_device[@]}"
     printf '\x01' >"/dev/tcp/127.0.0.1/$port"
@@ -461,8 +462,9 @@ test_wrong_peers() {
     start_server first "${server_device[@]}"
     first=$port
     start second -p "$first" "${server_device[@]}"
-    # Nobody listens on the port below, which was a server's
-    start alone -p $((port - 5)) -T 1 127.0.0.1
+    # Nobody listens on the port of a server that has ended
+    tap_run "client that is none: the server ends" tap_until 60 has_ended letters
+    start alone -p "$nobody" -T 1 127.0.0.1
     start nowhere -T 1 no..host
     tap_run "nobody is there: ends" tap_until 60 has_ended alone
     tap_run "no such host: ends" tap_until 60 has_ended nowhere
@@ -479,7 +481,7 @@ test_wrong_peers() {
     fails_with ones "client that asks for ones" 1 "the client asks for what this version does not know"
     fails_with silent "silent client" 1 "the client has asked for nothing in 1 s"
     fails_with second "second server" 1 "cannot wait on port $first: Address already in use (-p takes another one)"
-    fails_with alone "nobody is there" 1 "no server answers on 127.0.0.1, port "
+    fails_with alone "nobody is there" 1 "no server answers on 127.0.0.1, port $nobody"
     fails_with nowhere "no such host" 1 "no address of host 'no..host'"
     ran last "-q"
     ran first "server of -q"
