@@ -347,9 +347,10 @@ static void perf_run_counted(perf_test_t *test, uint64_t iters)
 {
     perf_counts_t before, after;
 
+    /* Before the other side may begin, as what it sends is received from then on */
     perf_count_read(test->device, &before);
-    perf_barrier(test);
     perf_count_enable(1);
+    perf_barrier(test);
     perf_run_chunk(test, iters, 0);
     perf_count_enable(0);
     perf_count_read(test->device, &after);
