@@ -340,6 +340,10 @@ void perf_count_read(const char *device, perf_counts_t *counts);
 
 /* perf_report.c */
 
+/* Called once, before UCX is used and before a fork: where results are to be written to
+ * stdout, all that others write there, like UCX's messages, goes to stderr */
+void perf_report_init(const perf_opts_t *opts);
+
 /* Called once, before the first result. @a opts->format and @a opts->file say what is
  * written besides the table on stdout; fails with a sentence if it cannot. */
 void perf_report_open(const perf_opts_t *opts);

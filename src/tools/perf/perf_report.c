@@ -11,6 +11,7 @@
 #include "perf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -75,6 +76,7 @@ static struct {
     /* The file, NULL: none. It has the name temp until it is complete; no temp: is
      * written directly. */
     FILE *file;
+    int is_stdout; /* Is what stdout was, instead of tables */
     char *path, *temp;
     pid_t pid; /* Who has to remove temp, 0: nobody */
 
@@ -83,6 +85,9 @@ static struct {
     uint64_t last_time;
     double last_done;
 } report;
+
+/* What stdout was, where results are written to it: report.file from the first result on */
+static FILE *results_stdout;
 
 /* Titles with the unit */
 static char times_title[32], cpu_title[16];
@@ -151,7 +156,7 @@ static const char *unit(void)
 /* Results go to stdout in another form */
 static int has_tables(void)
 {
-    return report.file != stdout;
+    return !report.is_stdout;
 }
 
 static int is_text(const field_t *field)
@@ -507,6 +512,9 @@ static char *copy_text(const char *text)
 
 static void fail_file(const char *what)
 {
+    if (report.is_stdout) {
+        perf_fail("cannot %s results to stdout: %s", what, strerror(errno));
+    }
     perf_fail("cannot %s the file of results '%s': %s", what, report.opts->file,
               strerror(errno));
 }
@@ -529,7 +537,8 @@ static void remove_temp_on_signal(int signal_number)
 /* Those that are meant to end a process, if the caller has not had them ignored */
 static void catch_signals(void)
 {
-    static const int numbers[] = { SIGHUP, SIGINT, SIGTERM };
+    static const int numbers[] = { SIGHUP,  SIGINT,  SIGQUIT,
+                                   SIGPIPE, SIGTERM, SIGXCPU };
     struct sigaction action    = { .sa_handler = remove_temp_on_signal,
                                    .sa_flags   = SA_RESETHAND };
     struct sigaction old;
@@ -568,8 +577,9 @@ static void open_file(const char *name)
 {
     struct stat st;
 
-    if (!strcmp(name, "-")) {
-        report.file = stdout;
+    if (results_stdout != NULL) {
+        report.is_stdout = 1;
+        report.file      = results_stdout;
         return;
     }
 
@@ -604,7 +614,7 @@ static void close_file(void)
     FILE *file  = report.file;
     report.file = NULL;
 
-    if ((file == NULL) || (file == stdout)) {
+    if (file == NULL) {
         return;
     }
     if (fclose(file)) {
@@ -624,6 +634,22 @@ static void close_file(void)
 /*
  * What perf_run.c calls
  */
+
+void perf_report_init(const perf_opts_t *opts)
+{
+    int fd;
+
+    if ((opts->format == PERF_FORMAT_NONE) || strcmp(opts->file, "-")) {
+        return;
+    }
+
+    fflush(stdout);
+    fd             = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    results_stdout = (fd < 0) ? NULL : fdopen(fd, "w");
+    if ((results_stdout == NULL) || (dup2(STDERR_FILENO, STDOUT_FILENO) < 0)) {
+        perf_fail("cannot write results to stdout: %s", strerror(errno));
+    }
+}
 
 void perf_report_open(const perf_opts_t *opts)
 {

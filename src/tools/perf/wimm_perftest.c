@@ -280,6 +280,7 @@ int main(int argc, char **argv)
     perf_chan_t chan = { .fd = -1 };
 
     perf_opts_parse(argc, argv, &perf_opts);
+    perf_report_init(&perf_opts);
     perf_set_soft_roce(perf_opts.device);
     perf_bind(perf_opts.cpus, perf_opts.num_cpus);
 
