@@ -338,6 +338,27 @@ test_methods() {
     tap_is "no other file" "$(cd "$tmp" && ls -d -- *.tmp.* 2>/dev/null)" ""
 }
 
+test_outputs() {
+    local files=$tmp/outputs
+
+    # UCX warns of a setting that nobody has read
+    mkdir "$files"
+    UCX_NOTHING=y run_perftest unused --fork -n 20 -t put -o json -
+    tap_is "-o json -: exit status" "$(status_of unused)" 0
+    tap_has "-o json -: UCX's messages on stderr" "$(messages unused)" UCX_NOTHING
+    check_json "$tmp/unused.out" 1
+
+    # A pipe that nobody reads from
+    echo before >"$files/results"
+    mkfifo "$tmp/pipe"
+    exec 3<>"$tmp/pipe" 4>"$tmp/pipe" 3>&-
+    tap_is "closed pipe: status" \
+        "$("$perftest" -l -q -n 20 -t raw_write_imm -o csv "$files/results" 2>&1 >&4; echo $?)" 141
+    exec 4>&-
+    tap_is "closed pipe: the file of results is as it was" "$(cat "$files/results")" before
+    tap_is "closed pipe: no other file" "$(ls "$files")" results
+}
+
 test_options() {
     local way
 
@@ -445,7 +466,7 @@ test_killed() {
 
 # shellcheck disable=SC2016
 test_wrong_peers() {
-    local first nobody magic='\x01\x00\x50\x77'
+    local first nobody magic='\x02\x00\x50\x77'
 
     # NAME, and the sentence; what is sent is binary
     start_server letters "${server_device[@]}"
@@ -459,6 +480,12 @@ test_wrong_peers() {
     { printf '%b' "$magic"; head -c 8000 /dev/zero | tr '\0' '\377'; } 2>/dev/null >"/dev/tcp/127.0.0.1/$port"
     start_server silent "${server_device[@]}" -T 1
     exec 3<>"/dev/tcp/127.0.0.1/$port"
+    start_server half "${server_device[@]}" -T 1
+    exec 4<>"/dev/tcp/127.0.0.1/$port"
+    printf '%b' "$magic" >&4
+    start_server stopped "${server_device[@]}"
+    kill -STOP "$(pid_of stopped)"
+    start waits -p "$port" "${client_device[@]}" -q -T 1 -n 20 -t raw_write_imm 127.0.0.1
     start_server first "${server_device[@]}"
     first=$port
     start second -p "$first" "${server_device[@]}"
@@ -469,7 +496,10 @@ test_wrong_peers() {
     tap_run "nobody is there: ends" tap_until 60 has_ended alone
     tap_run "no such host: ends" tap_until 60 has_ended nowhere
     tap_run "silent client: the server ends" tap_until 60 has_ended silent
-    exec 3>&-
+    tap_run "silent after a beginning: the server ends" tap_until 60 has_ended half
+    exec 3>&- 4>&-
+    tap_run "silent server: the client ends" tap_until 60 has_ended waits
+    kill -9 "$(pid_of stopped)"
     tap_run "second server: ends" tap_until 60 has_ended second
     # The first one still serves, and says nothing that was not asked for
     run_perftest last -p "$first" "${client_device[@]}" -q -n 20 -t raw_write_imm 127.0.0.1
@@ -480,6 +510,8 @@ test_wrong_peers() {
     fails_with zeros "client that asks for zeros" 1 "the client asks for what this version does not know"
     fails_with ones "client that asks for ones" 1 "the client asks for what this version does not know"
     fails_with silent "silent client" 1 "the client has asked for nothing in 1 s"
+    fails_with half "silent after a beginning" 1 "nothing has come from the other side for 1 s"
+    fails_with waits "silent server" 1 "nothing has come from the other side for 1 s"
     fails_with second "second server" 1 "cannot wait on port $first: Address already in use (-p takes another one)"
     fails_with alone "nobody is there" 1 "no server answers on 127.0.0.1, port $nobody"
     fails_with nowhere "no such host" 1 "no address of host 'no..host'"
@@ -495,7 +527,7 @@ device)
     has_device || tap_skip_all "there is no RDMA device with an active port"
     set_devices
     shift
-    [ $# -gt 0 ] || set -- methods options killed wrong_peers
+    [ $# -gt 0 ] || set -- methods outputs options killed wrong_peers
     for part; do
         "test_$part"
         tap_comment "$part: $SECONDS s since the beginning"

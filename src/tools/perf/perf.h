@@ -303,6 +303,8 @@ typedef struct perf_chan {
     int fd; /* -1: no other process */
 } perf_chan_t;
 
+/* Use a socket. What blocks on it gives up after -T, when the other side is silent. */
+void perf_chan_set(perf_chan_t *chan, int fd);
 void perf_chan_connect(perf_chan_t *chan, const char *host, unsigned port);
 void perf_chan_listen(perf_chan_t *chan, unsigned port);
 void perf_chan_send(perf_chan_t *chan, const void *buffer, size_t length);

@@ -31,25 +31,33 @@ static void perf_chan_ended(void)
     perf_fail("the other side has ended");
 }
 
-static void perf_chan_set(perf_chan_t *chan, int fd)
+/* Nothing was received or sent within -T: each side does at the same time the same work */
+static void perf_chan_failed(ssize_t ret)
 {
-    struct timeval never = { .tv_sec = 0 };
-    int enable           = 1;
-
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &never, sizeof(never));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &enable, sizeof(enable));
-    chan->fd = fd;
+    if ((ret < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK))) {
+        perf_fail("nothing has come from the other side for %g s",
+                  perf_opts.timeout);
+    }
+    perf_chan_ended();
 }
 
-/* Give up connecting at this time */
-static void perf_chan_limit(int fd, uint64_t deadline)
+/* At least so long: none at all would be for ever */
+static void perf_chan_limit(int fd, int option, double seconds)
 {
-    uint64_t now      = perf_now();
-    uint64_t usec     = (deadline > now) ? ((deadline - now) / 1000) : 0;
-    struct timeval tv = { .tv_sec  = usec / 1000000,
-                          .tv_usec = (usec % 1000000) + 1 };
+    uint64_t usec     = 1 + ((seconds > 0) ? (uint64_t)(seconds * 1e6) : 0);
+    struct timeval tv = { .tv_sec = usec / 1000000, .tv_usec = usec % 1000000 };
 
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+    setsockopt(fd, SOL_SOCKET, option, &tv, sizeof(tv));
+}
+
+void perf_chan_set(perf_chan_t *chan, int fd)
+{
+    int enable = 1;
+
+    perf_chan_limit(fd, SO_RCVTIMEO, perf_opts.timeout);
+    perf_chan_limit(fd, SO_SNDTIMEO, perf_opts.timeout);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &enable, sizeof(enable));
+    chan->fd = fd;
 }
 
 /* Try each address of the host. @return The socket, or -1 with errno set. */
@@ -64,7 +72,8 @@ static int perf_chan_try(const struct addrinfo *list, uint64_t deadline)
         if (fd < 0) {
             continue;
         }
-        perf_chan_limit(fd, deadline);
+        perf_chan_limit(fd, SO_SNDTIMEO,
+                        ((double)deadline - (double)perf_now()) / 1e9);
         if (connect(fd, ai->ai_addr, ai->ai_addrlen) == 0) {
             return fd;
         }
@@ -180,7 +189,7 @@ void perf_chan_send(perf_chan_t *chan, const void *buffer, size_t length)
             continue;
         }
         if (ret <= 0) {
-            perf_chan_ended();
+            perf_chan_failed(ret);
         }
         buffer = (const char *)buffer + ret;
         length -= ret;
@@ -197,7 +206,7 @@ void perf_chan_recv(perf_chan_t *chan, void *buffer, size_t length)
             continue;
         }
         if (ret <= 0) {
-            perf_chan_ended();
+            perf_chan_failed(ret);
         }
         buffer = (char *)buffer + ret;
         length -= ret;

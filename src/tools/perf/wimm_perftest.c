@@ -27,8 +27,9 @@
  */
 
 
-#define MAX_ROUNDS     8
-#define PERF_JOB_MAGIC 0x77500001u /* Changes with the layout of perf_job_t */
+#define MAX_ROUNDS 8
+#define PERF_JOB_MAGIC \
+  0x77500002u /* Changes with what the sides tell each other */
 
 
 perf_opts_t perf_opts;
@@ -157,13 +158,15 @@ static void perf_job_init(perf_job_t *job, const perf_opts_t *opts, size_t size)
     }
 }
 
-/* Measure all sizes. Both sides of the jobs in turn, if there is a server. */
+/* Measure all sizes. Both sides of the jobs in turn, if there is a server. The report is left
+ * open, until it is known that the server has not failed. */
 static void perf_client(perf_chan_t *chan)
 {
     perf_result_t results[PERF_MAX_TESTS];
     perf_job_t job;
     size_t size = perf_opts.size;
     unsigned num_results;
+    char done;
 
     perf_report_open(&perf_opts);
     do {
@@ -178,8 +181,8 @@ static void perf_client(perf_chan_t *chan)
     if (chan->fd >= 0) {
         job.num_tests = 0;
         perf_chan_send(chan, &job, sizeof(job));
+        perf_chan_recv(chan, &done, sizeof(done));
     }
-    perf_report_close();
 }
 
 /* The client has checked its options; who is no client may have sent anything */
@@ -215,6 +218,7 @@ static int perf_job_is_valid(const perf_job_t *job)
 /* Do what the client asks for */
 static void perf_server(perf_chan_t *chan)
 {
+    const char done = 0; /* Also with the last job */
     perf_job_t job;
 
     for (;;) {
@@ -229,6 +233,7 @@ static void perf_server(perf_chan_t *chan)
             perf_fail("the client asks for what this version does not know");
         }
         if (job.num_tests == 0) {
+            perf_chan_send(chan, &done, sizeof(done));
             return;
         }
         perf_run_job(&job, chan, 1, NULL);
@@ -237,7 +242,7 @@ static void perf_server(perf_chan_t *chan)
 
 static void perf_fork(void)
 {
-    perf_chan_t chan;
+    perf_chan_t chan = { .fd = -1 };
     int fds[2], status;
     pid_t child;
 
@@ -255,7 +260,7 @@ static void perf_fork(void)
         perf_who = " (server)";
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(fds[0]);
-        chan.fd = fds[1];
+        perf_chan_set(&chan, fds[1]);
         if (perf_opts.num_cpus > 1) {
             perf_bind(&perf_opts.cpus[0], 1);
         }
@@ -264,7 +269,7 @@ static void perf_fork(void)
     }
 
     close(fds[1]);
-    chan.fd = fds[0];
+    perf_chan_set(&chan, fds[0]);
     if (perf_opts.num_cpus > 1) {
         perf_bind(&perf_opts.cpus[1], 1);
     }
@@ -273,6 +278,7 @@ static void perf_fork(void)
     if ((waitpid(child, &status, 0) != child) || (status != 0)) {
         perf_fail("the server side has failed");
     }
+    perf_report_close();
 }
 
 int main(int argc, char **argv)
@@ -287,6 +293,7 @@ int main(int argc, char **argv)
     switch (perf_opts.mode) {
     case PERF_MODE_LOCAL:
         perf_client(&chan);
+        perf_report_close();
         break;
     case PERF_MODE_FORK:
         perf_fork();
@@ -298,6 +305,7 @@ int main(int argc, char **argv)
     case PERF_MODE_CLIENT:
         perf_chan_connect(&chan, perf_opts.host, perf_opts.port);
         perf_client(&chan);
+        perf_report_close();
         break;
     }
 
