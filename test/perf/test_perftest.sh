@@ -348,10 +348,20 @@ test_outputs() {
     tap_has "-o json -: UCX's messages on stderr" "$(messages unused)" UCX_NOTHING
     check_json "$tmp/unused.out" 1
 
+    # One round, of less than a chunk: progress is by time, and the measured part is most of it
+    run_perftest told -l -n 400 -s 64k -t raw_write_imm -o csv -
+    tap_is "progress: exit status, messages" "$(status_of told), $(messages told)" "0, "
+    if awk -F , 'NR == 2 {exit !($10 * $5 * 2 > 3e6)}' "$tmp/told.out"; then
+        tap_run "progress: told within a run of seconds" grep -q -x '# [0-9]* % done' "$tmp/told.err"
+    else
+        tap_skip "progress: told within a run of seconds" "this machine is too fast"
+    fi
+
     # A pipe that nobody reads from
     echo before >"$files/results"
     mkfifo "$tmp/pipe"
-    exec 3<>"$tmp/pipe" 4>"$tmp/pipe" 3>&-
+    exec 3<>"$tmp/pipe"
+    exec 4>"$tmp/pipe" 3>&-
     tap_is "closed pipe: status" \
         "$("$perftest" -l -q -n 20 -t raw_write_imm -o csv "$files/results" 2>&1 >&4; echo $?)" 141
     exec 4>&-

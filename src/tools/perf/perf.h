@@ -354,7 +354,7 @@ void perf_report_open(const perf_opts_t *opts);
 void perf_report(const perf_result_t *results, unsigned num_results);
 
 /* Progress within a job, 0 to 1: says something at most once in a second, on stderr */
-void perf_report_progress(double done);
+void perf_report_progress(double done, uint64_t now);
 
 /* Called once, at the end: the file is complete after it, or the process fails */
 void perf_report_close(void);

@@ -715,16 +715,13 @@ void perf_report(const perf_result_t *results, unsigned num_results)
     flush_output();
 }
 
-void perf_report_progress(double done)
+void perf_report_progress(double done, uint64_t now)
 {
-    uint64_t now;
-
     /* A server reports nothing */
     if ((report.opts == NULL) || report.opts->quiet) {
         return;
     }
 
-    now = perf_now();
     if (!report.is_running || (done < report.last_done)) {
         report.is_running = 1; /* A new job */
         report.last_time  = now;

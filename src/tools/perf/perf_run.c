@@ -24,7 +24,7 @@
 #define PERF_CHECK_POLLS \
   (1u << 16) /* Polls between two looks at the other process */
 
-/* The chunks between which a long run says how far it is */
+/* Operations after which the two sides wait for each other */
 #define PERF_MAX_CHUNK 10000
 
 
@@ -44,6 +44,12 @@ typedef struct {
     uint64_t seen_events;
     uint64_t seen_state; /* Arrivals, and what is outstanding */
     uint64_t seen_time;
+
+    /* Operations of the job, with those that warm up and that are counted */
+    uint64_t total_ops;
+    uint64_t done_ops;          /* In chunks that are complete */
+    const perf_test_t *running; /* In the middle of a chunk; or NULL */
+    uint64_t first_ops;         /* Posted before this chunk */
 } perf_watch_t;
 
 
@@ -58,6 +64,24 @@ static void perf_watch_start(void)
 {
     perf_watch.seen_events = perf_watch.events;
     perf_watch.seen_time   = perf_now();
+}
+
+/* The side that this process has, the client's if it has both */
+static perf_side_t *perf_own_side(const perf_test_t *test)
+{
+    return (test->sides[0] != NULL) ? test->sides[0] : test->sides[1];
+}
+
+/* Say how far the job is, now and then */
+static void perf_watch_report(const perf_test_t *test, uint64_t now)
+{
+    uint64_t done;
+
+    if ((test->sides[0] != NULL) && (test == perf_watch.running)) {
+        done = perf_watch.done_ops + test->sides[0]->posted -
+               perf_watch.first_ops;
+        perf_report_progress((double)done / perf_watch.total_ops, now);
+    }
 }
 
 /* Changes if something arrives, or completes */
@@ -84,6 +108,7 @@ static void perf_watch_check(perf_side_t *side)
     }
 
     perf_watch.polls = 0;
+    perf_watch_report(side->test, now);
     perf_chan_check(perf_watch.chan);
     if ((perf_watch.events != perf_watch.seen_events) ||
         (state != perf_watch.seen_state) || perf_is_blind(side)) {
@@ -116,12 +141,6 @@ void perf_progress(perf_side_t *side)
     if (++perf_watch.polls == PERF_CHECK_POLLS) {
         perf_watch_check(side);
     }
-}
-
-/* The side that this process has, the client's if it has both */
-static perf_side_t *perf_own_side(const perf_test_t *test)
-{
-    return (test->sides[0] != NULL) ? test->sides[0] : test->sides[1];
 }
 
 /* Both processes have come this far. Progress goes on meanwhile: the other one may need
@@ -284,13 +303,16 @@ static void perf_run_stream(perf_test_t *test, uint64_t iters, int record)
                 perf_progress(client);
             }
             perf_post(client, !mark_last || (i == (iters - 1)));
-            if (record &&
-                ((((i + 1) % test->window) == 0) || (i == (iters - 1)))) {
-                now = perf_now();
+            if ((((i + 1) % test->window) != 0) && (i != (iters - 1))) {
+                continue;
+            }
+            now = perf_now();
+            if (record) {
                 perf_sample(test,
                             (now - last) / (1e3 * ((i % test->window) + 1)));
                 last = now;
             }
+            perf_watch_report(test, now); /* There may be no polls */
         }
     }
     if (server != NULL) {
@@ -326,6 +348,9 @@ static void perf_run_chunk(perf_test_t *test, uint64_t iters, int record)
     }
 
     perf_watch_start();
+    perf_watch.running   = test;
+    perf_watch.first_ops = perf_own_side(test)->posted;
+    perf_watch_report(test, perf_now());
     start = perf_cpu_time();
     if (test->kind == PERF_KIND_LAT) {
         perf_run_lat(test, iters, record);
@@ -340,6 +365,8 @@ static void perf_run_chunk(perf_test_t *test, uint64_t iters, int record)
         }
     }
     perf_barrier(test);
+    perf_watch.done_ops += iters;
+    perf_watch.running = NULL;
 }
 
 /* The same once more, for what it takes of the device */
@@ -734,9 +761,8 @@ static uint64_t perf_chunk(const perf_job_t *job, unsigned round)
                                           chunk;
 }
 
-/* One round of a test, in pieces after which it may be said how far the job is */
-static void perf_run_round(perf_test_t *test, uint64_t iters, uint64_t *done,
-                           uint64_t total)
+/* One round of a test */
+static void perf_run_round(perf_test_t *test, uint64_t iters)
 {
     uint64_t chunk;
 
@@ -744,21 +770,19 @@ static void perf_run_round(perf_test_t *test, uint64_t iters, uint64_t *done,
         chunk = (iters < (2 * PERF_MAX_CHUNK)) ? iters : PERF_MAX_CHUNK;
         perf_run_chunk(test, chunk, 1);
         iters -= chunk;
-        *done += chunk;
-        if (test->sides[0] != NULL) {
-            perf_report_progress((double)*done / total);
-        }
     }
 }
 
 unsigned perf_run_job(const perf_job_t *job, perf_chan_t *chan, int is_server,
                       perf_result_t *results)
 {
-    uint64_t total = job->iters * job->num_tests, done = 0;
     perf_test_t *tests[PERF_MAX_TESTS];
     unsigned i, round;
 
-    perf_watch.chan = chan;
+    perf_watch.chan      = chan;
+    perf_watch.done_ops  = 0;
+    perf_watch.total_ops = (job->warmup + job->iters + job->count_iters) *
+                           job->num_tests;
     for (i = 0; i < job->num_tests; ++i) {
         tests[i] = perf_test_open(job, i, is_server);
         perf_run_chunk(tests[i], job->warmup, 0);
@@ -766,7 +790,7 @@ unsigned perf_run_job(const perf_job_t *job, perf_chan_t *chan, int is_server,
 
     for (round = 0; round < job->rounds; ++round) {
         for (i = 0; i < job->num_tests; ++i) {
-            perf_run_round(tests[i], perf_chunk(job, round), &done, total);
+            perf_run_round(tests[i], perf_chunk(job, round));
         }
     }
 
