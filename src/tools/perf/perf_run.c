@@ -28,6 +28,22 @@
 #define PERF_MAX_CHUNK 10000
 
 
+/* How often a client looks how far it is: at most, and where it does not look at the time
+ * anyway after so many operations */
+#define PERF_TELL_NSEC 100000000ull
+#define PERF_TELL_OPS  16
+
+/* How much longer than -T a server waits that has to be told that its client goes on */
+#define PERF_ALIVE_MARGIN 2.0
+
+
+/* What the sides tell each other while they measure */
+enum {
+    PERF_BYTE_MET, /* I have come to the same place */
+    PERF_BYTE_ALIVE
+};
+
+
 /* What the server tells the client at the end of a test */
 typedef struct {
     perf_counts_t counts;
@@ -44,6 +60,8 @@ typedef struct {
     uint64_t seen_events;
     uint64_t seen_state; /* Arrivals, and what is outstanding */
     uint64_t seen_time;
+    uint64_t told_events; /* The same, as the other process was told of it */
+    uint64_t tell_time;   /* Not before */
 
     /* Operations of the job, with those that warm up and that are counted */
     uint64_t total_ops;
@@ -72,16 +90,58 @@ static perf_side_t *perf_own_side(const perf_test_t *test)
     return (test->sides[0] != NULL) ? test->sides[0] : test->sides[1];
 }
 
-/* Say how far the job is, now and then */
+/* Say how far the job is */
 static void perf_watch_report(const perf_test_t *test, uint64_t now)
 {
-    uint64_t done;
+    uint64_t done = perf_watch.done_ops + test->sides[0]->posted -
+                    perf_watch.first_ops;
 
-    if ((test->sides[0] != NULL) && (test == perf_watch.running)) {
-        done = perf_watch.done_ops + test->sides[0]->posted -
-               perf_watch.first_ops;
-        perf_report_progress((double)done / perf_watch.total_ops, now);
+    perf_report_progress((double)done / perf_watch.total_ops, now);
+}
+
+/* From process to process, the receiver of a stream that is polled for sees nothing before
+ * the end */
+static int perf_is_blind(const perf_test_t *test)
+{
+    return ((test->sides[0] == NULL) || (test->sides[1] == NULL)) &&
+           (test->kind != PERF_KIND_LAT) &&
+           (test->method->flags & PERF_METHOD_POLLED);
+}
+
+/* Of the client, in the middle of a chunk */
+static void perf_watch_tell(const perf_test_t *test, uint64_t now)
+{
+    char byte = PERF_BYTE_ALIVE;
+
+    if ((test->sides[0] == NULL) || (test != perf_watch.running) ||
+        (now < perf_watch.tell_time)) {
+        return;
     }
+
+    perf_watch.tell_time = now + PERF_TELL_NSEC;
+    perf_watch_report(test, now);
+    if (perf_is_blind(test) && (perf_watch.events != perf_watch.told_events)) {
+        perf_watch.told_events = perf_watch.events;
+        perf_chan_send(perf_watch.chan, &byte, 1);
+    }
+}
+
+/* Of the server, until the stream has ended: all that may come is what the above tells.
+ * @return Whether it was waited for. */
+static int perf_watch_listen(perf_side_t *side)
+{
+    char byte;
+
+    if (!side->is_server || !perf_is_blind(side->test) ||
+        (side->test->method->arrived(side) == side->expected)) {
+        return 0;
+    }
+
+    while (perf_chan_ready(perf_watch.chan)) {
+        perf_chan_recv(perf_watch.chan, &byte, 1);
+        ++perf_watch.events;
+    }
+    return 1;
 }
 
 /* Changes if something arrives, or completes */
@@ -90,31 +150,27 @@ static uint64_t perf_side_state(perf_side_t *side)
     return side->test->method->arrived(side) + (side->outstanding << 48);
 }
 
-/* The receiver of a stream that is polled for sees nothing before the end */
-static int perf_is_blind(const perf_side_t *side)
-{
-    return side->is_server && (side->local_peer == NULL) &&
-           (side->test->kind != PERF_KIND_LAT) &&
-           (side->test->method->flags & PERF_METHOD_POLLED);
-}
-
 static void perf_watch_check(perf_side_t *side)
 {
     uint64_t state = perf_side_state(side);
     uint64_t now   = perf_now();
+    double timeout = perf_opts.timeout;
 
     if (side->local_peer != NULL) {
         state += perf_side_state(side->local_peer);
     }
 
     perf_watch.polls = 0;
-    perf_watch_report(side->test, now);
+    perf_watch_tell(side->test, now);
     perf_chan_check(perf_watch.chan);
+    if (perf_watch_listen(side)) {
+        timeout += PERF_ALIVE_MARGIN;
+    }
     if ((perf_watch.events != perf_watch.seen_events) ||
-        (state != perf_watch.seen_state) || perf_is_blind(side)) {
+        (state != perf_watch.seen_state)) {
         perf_watch.seen_state = state;
         perf_watch_start();
-    } else if ((now - perf_watch.seen_time) > (perf_opts.timeout * 1e9)) {
+    } else if ((now - perf_watch.seen_time) > (timeout * 1e9)) {
         perf_fail("%s over %s: nothing has arrived for %g s (%lu operations"
                   " were posted here, %lu have arrived)",
                   side->test->method->name, side->test->tl, perf_opts.timeout,
@@ -147,17 +203,19 @@ void perf_progress(perf_side_t *side)
  * it. */
 static void perf_barrier(perf_test_t *test)
 {
-    char byte = 0;
+    char byte = PERF_BYTE_MET;
 
     if (perf_watch.chan->fd < 0) {
         return;
     }
 
     perf_chan_send(perf_watch.chan, &byte, 1);
-    while (!perf_chan_ready(perf_watch.chan)) {
-        perf_progress(perf_own_side(test));
-    }
-    perf_chan_recv(perf_watch.chan, &byte, 1);
+    do {
+        while (!perf_chan_ready(perf_watch.chan)) {
+            perf_progress(perf_own_side(test));
+        }
+        perf_chan_recv(perf_watch.chan, &byte, 1);
+    } while (byte == PERF_BYTE_ALIVE);
     perf_watch_start();
 }
 
@@ -266,6 +324,11 @@ static void perf_run_lat(perf_test_t *test, uint64_t iters, int record)
                 now = perf_now();
                 perf_sample(test, (now - last) / 2e3);
                 last = now;
+                if (now > perf_watch.tell_time) {
+                    perf_watch_tell(test, now);
+                }
+            } else if ((i % PERF_TELL_OPS) == 0) {
+                perf_watch_tell(test, perf_now());
             }
         }
     }
@@ -312,7 +375,7 @@ static void perf_run_stream(perf_test_t *test, uint64_t iters, int record)
                             (now - last) / (1e3 * ((i % test->window) + 1)));
                 last = now;
             }
-            perf_watch_report(test, now); /* There may be no polls */
+            perf_watch_tell(test, now); /* There may be no polls */
         }
     }
     if (server != NULL) {
@@ -350,7 +413,7 @@ static void perf_run_chunk(perf_test_t *test, uint64_t iters, int record)
     perf_watch_start();
     perf_watch.running   = test;
     perf_watch.first_ops = perf_own_side(test)->posted;
-    perf_watch_report(test, perf_now());
+    perf_watch_tell(test, perf_now());
     start = perf_cpu_time();
     if (test->kind == PERF_KIND_LAT) {
         perf_run_lat(test, iters, record);
@@ -364,9 +427,11 @@ static void perf_run_chunk(perf_test_t *test, uint64_t iters, int record)
             test->server_cpu += perf_cpu_time() - start;
         }
     }
-    perf_barrier(test);
+
+    /* The other side is told nothing more once it is met */
     perf_watch.done_ops += iters;
     perf_watch.running = NULL;
+    perf_barrier(test);
 }
 
 /* The same once more, for what it takes of the device */
