@@ -49,7 +49,7 @@ typedef struct {
     perf_counts_t counts;
     double server_cpu;
     double ep_memory;
-    char guid[64]; /* Of its device */
+    char port[64]; /* GUID of its device, and port; empty: not known */
 } perf_report_msg_t;
 
 
@@ -696,18 +696,20 @@ static void perf_test_close(perf_test_t *test)
  * Results
  */
 
-static void perf_device_guid(const char *device, char *guid, size_t max)
+/* What tells a port, whose counters are read, from all others of both machines */
+static void perf_port_name(const char *device, char *name, size_t max)
 {
-    char path[256];
+    size_t length = strcspn(device, ":");
+    char path[256], guid[32];
     FILE *file;
 
     snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/node_guid",
-             (int)strcspn(device, ":"), device);
-    memset(guid, 0, max);
+             (int)length, device);
+    memset(name, 0, max);
     file = fopen(path, "r");
     if (file != NULL) {
-        if (fread(guid, 1, max - 1, file) == 0) {
-            guid[0] = '\0';
+        if (fscanf(file, "%31s", guid) == 1) {
+            snprintf(name, max, "%s%s", guid, device + length);
         }
         fclose(file);
     }
@@ -732,7 +734,7 @@ static void perf_test_collect(perf_test_t *test)
     mine.counts     = test->counts;
     mine.server_cpu = test->server_cpu;
     mine.ep_memory  = perf_own_side(test)->ep_memory;
-    perf_device_guid(test->device, mine.guid, sizeof(mine.guid));
+    perf_port_name(test->device, mine.port, sizeof(mine.port));
     if (test->sides[0] == NULL) {
         perf_chan_send(perf_watch.chan, &mine, sizeof(mine));
         return;
@@ -746,7 +748,8 @@ static void perf_test_collect(perf_test_t *test)
     counts->send_comps += msg.counts.send_comps;
     counts->recv_comps += msg.counts.recv_comps;
     counts->controls += msg.counts.controls;
-    if (memcmp(msg.guid, mine.guid, sizeof(msg.guid))) {
+    if ((mine.port[0] == '\0') ||
+        memcmp(msg.port, mine.port, sizeof(msg.port))) {
         counts->packets = perf_add_known(counts->packets, msg.counts.packets);
         counts->rnr     = perf_add_known(counts->rnr, msg.counts.rnr);
     }

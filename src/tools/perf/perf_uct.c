@@ -252,11 +252,15 @@ static ucs_status_t perf_uct_am_arrived(void *arg, void *data, size_t length,
 static void perf_uct_open_am_short(perf_side_t *side)
 {
     perf_uct_side_t *uct;
+    size_t max_short;
 
     perf_uct_open(side);
-    uct = side->priv;
+    uct       = side->priv;
+    max_short = uct->iface_attr.cap.am.max_short; /* With the header */
     perf_uct_check_size(side->test, "a short active message",
-                        uct->iface_attr.cap.am.max_short);
+                        (max_short > sizeof(uint64_t)) ?
+                                (max_short - sizeof(uint64_t)) :
+                                0);
     PERF_CHECK(uct_iface_set_am_handler(uct->iface, UCT_AM_ID,
                                         perf_uct_am_arrived, side, 0));
 }
