@@ -370,7 +370,7 @@ test_outputs() {
 }
 
 test_options() {
-    local way
+    local way most
 
     for way in short bcopy zcopy; do
         start "$way" -l -t uct_put_imm -n 20 -D "$way" -o csv -
@@ -387,6 +387,8 @@ test_options() {
     start same -l -n 20 --compare put_fence_am,uct_am_short,ucp_put_imm --same-tls -o csv -
     start name -l -n 20 -t am -x wimm -c 0 -N
     start long -l -q -n 20 -t uct_put_imm -D short -s 64k
+    start over -l -q -n 20 -t uct_am_short -s 64k
+    start shm -l -n 20 -t put -x posix -o csv -
     wait
     run_perftest eps2 --fork -n 20 --compare uct_put_imm,ucp_put_imm -e 4 -r 2 -o csv -
 
@@ -405,7 +407,18 @@ test_options() {
     ran_csv eps2 "--fork -e 4" 20 8 uct_put_imm_lat,ucp_put_imm_lat rc_verbs '' 4
     ran_csv same "--same-tls" 20 8 put_fence_am_lat,uct_am_short_lat,ucp_put_imm_lat wimm
     ran name "-x wimm"
+    # What does without libibverbs is not known; nor which messages of stock UCX are flow control
+    tap_is "-x posix: no counts" "$(tail -n 1 "$tmp/shm.out" | cut -d , -f 18-22,24)" ,,,,,
+    tap_is "rc_verbs: no messages of flow control" "$(grep ^am_mr "$tmp/eps.out" | cut -d , -f 24)" ""
+    tap_run "wimm: messages of flow control" test -n "$(grep ^ucp_put_imm_mr "$tmp/eps.out" | cut -d , -f 24)"
     tap_run "-x wimm: the table names the transport" grep -q '^| am_lat  *| wimm ' "$tmp/name.out"
+    # The most that a short active message takes, as the sentence has it, and one byte more
+    most=$(messages over | sed -n 's/.* takes at most \([0-9]*\) bytes .*/\1/p')
+    start most_am -l -n 20 -N -t uct_am_short -s "$most"
+    start over_am -l -n 20 -N -t uct_am_short -s $((most + 1))
+    wait
+    ran most_am "uct_am_short of $most bytes"
+    fails_with over_am "uct_am_short of one byte more" 1 "takes at most $most bytes"
     tap_is "-N: no second table" "$(grep -c 'per operation' "$tmp/name.out")" 0
 }
 

@@ -178,7 +178,8 @@ struct perf_test {
     double elapsed;    /* All operations, microseconds, one direction */
     uint64_t iters;    /* How many */
     double server_cpu; /* Microseconds; NAN if it is not a process of its own */
-    perf_counts_t counts; /* Of both sides, over counted_iters operations */
+    perf_counts_t
+            counts; /* Of both sides, over counted_iters operations; rnr over all */
     uint64_t counted_iters;
 };
 
@@ -267,7 +268,7 @@ typedef struct perf_result {
     /* Per operation, both sides together */
     double work_requests, doorbells, receives, send_comps, recv_comps, controls;
     double packets;
-    double rnr;        /* Not per operation: how many there were in all */
+    double rnr; /* Not per operation: how many there were in all, also before counting */
     double server_cpu; /* Microseconds */
     double ep_memory;  /* Bytes per endpoint */
 } perf_result_t;
@@ -336,7 +337,21 @@ static inline uint64_t perf_poll_last(perf_side_t *side)
     return side->arrived;
 }
 
+/* perf_result.c */
+
+/* The client gets what the server has counted */
+void perf_test_collect(perf_test_t *test, perf_chan_t *chan);
+
+/* Test @a index of the job, which has to live as long as the result */
+void perf_test_result(const perf_test_t *test, const perf_job_t *job,
+                      unsigned index, perf_result_t *result);
+
 /* perf_count.c */
+
+/* Of counters, UINT64_MAX if one of them is */
+uint64_t perf_count_add(uint64_t a, uint64_t b);
+uint64_t perf_count_sub(uint64_t a, uint64_t b);
+
 void perf_count_enable(int enable);
 void perf_count_read(const char *device, perf_counts_t *counts);
 

@@ -40,6 +40,16 @@ static int perf_counting;
 static perf_counts_t perf_total;
 
 
+uint64_t perf_count_add(uint64_t a, uint64_t b)
+{
+    return ((a == UINT64_MAX) || (b == UINT64_MAX)) ? UINT64_MAX : (a + b);
+}
+
+uint64_t perf_count_sub(uint64_t a, uint64_t b)
+{
+    return ((a == UINT64_MAX) || (b == UINT64_MAX)) ? UINT64_MAX : (a - b);
+}
+
 static const struct ibv_context_ops *perf_ops(const struct ibv_context *context)
 {
     unsigned i;

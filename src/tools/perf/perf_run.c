@@ -44,15 +44,6 @@ enum {
 };
 
 
-/* What the server tells the client at the end of a test */
-typedef struct {
-    perf_counts_t counts;
-    double server_cpu;
-    double ep_memory;
-    char port[64]; /* GUID of its device, and port; empty: not known */
-} perf_report_msg_t;
-
-
 typedef struct {
     perf_chan_t *chan;
     unsigned polls;
@@ -68,6 +59,8 @@ typedef struct {
     uint64_t done_ops;          /* In chunks that are complete */
     const perf_test_t *running; /* In the middle of a chunk; or NULL */
     uint64_t first_ops;         /* Posted before this chunk */
+
+    uint64_t rnr; /* RNR NAKs that were received until now */
 } perf_watch_t;
 
 
@@ -434,6 +427,24 @@ static void perf_run_chunk(perf_test_t *test, uint64_t iters, int record)
     perf_barrier(test);
 }
 
+/* RNR NAKs since the last call are those of this test; NULL: of none */
+static void perf_add_rnr(const perf_job_t *job, perf_test_t *test)
+{
+    perf_counts_t now;
+
+    if (job->count_iters == 0) {
+        return;
+    }
+
+    perf_count_read(perf_opts.device, &now);
+    if (test != NULL) {
+        test->counts.rnr = perf_count_add(test->counts.rnr,
+                                          perf_count_sub(now.rnr,
+                                                         perf_watch.rnr));
+    }
+    perf_watch.rnr = now.rnr;
+}
+
 /* The same once more, for what it takes of the device */
 static void perf_run_counted(perf_test_t *test, uint64_t iters)
 {
@@ -453,11 +464,7 @@ static void perf_run_counted(perf_test_t *test, uint64_t iters)
     test->counts.send_comps    = after.send_comps - before.send_comps;
     test->counts.recv_comps    = after.recv_comps - before.recv_comps;
     test->counts.controls      = after.controls - before.controls;
-    test->counts.packets       = (after.packets == UINT64_MAX) ?
-                                         UINT64_MAX :
-                                         after.packets - before.packets;
-    test->counts.rnr           = (after.rnr == UINT64_MAX) ? UINT64_MAX :
-                                                             after.rnr - before.rnr;
+    test->counts.packets       = perf_count_sub(after.packets, before.packets);
 
     /* A latency is one direction; a stream has one answer */
     test->counted_iters = (test->kind == PERF_KIND_LAT) ? (2 * iters) :
@@ -692,134 +699,6 @@ static void perf_test_close(perf_test_t *test)
 }
 
 
-/*
- * Results
- */
-
-/* What tells a port, whose counters are read, from all others of both machines */
-static void perf_port_name(const char *device, char *name, size_t max)
-{
-    size_t length = strcspn(device, ":");
-    char path[256], guid[32];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/node_guid",
-             (int)length, device);
-    memset(name, 0, max);
-    file = fopen(path, "r");
-    if (file != NULL) {
-        if (fscanf(file, "%31s", guid) == 1) {
-            snprintf(name, max, "%s%s", guid, device + length);
-        }
-        fclose(file);
-    }
-}
-
-static uint64_t perf_add_known(uint64_t a, uint64_t b)
-{
-    return ((a == UINT64_MAX) || (b == UINT64_MAX)) ? UINT64_MAX : (a + b);
-}
-
-/* The client gets what the server has counted */
-static void perf_test_collect(perf_test_t *test)
-{
-    perf_report_msg_t msg, mine;
-    perf_counts_t *counts = &test->counts;
-
-    if (perf_watch.chan->fd < 0) {
-        return;
-    }
-
-    memset(&mine, 0, sizeof(mine));
-    mine.counts     = test->counts;
-    mine.server_cpu = test->server_cpu;
-    mine.ep_memory  = perf_own_side(test)->ep_memory;
-    perf_port_name(test->device, mine.port, sizeof(mine.port));
-    if (test->sides[0] == NULL) {
-        perf_chan_send(perf_watch.chan, &mine, sizeof(mine));
-        return;
-    }
-
-    perf_chan_recv(perf_watch.chan, &msg, sizeof(msg));
-    test->server_cpu = msg.server_cpu;
-    counts->work_requests += msg.counts.work_requests;
-    counts->doorbells += msg.counts.doorbells;
-    counts->receives += msg.counts.receives;
-    counts->send_comps += msg.counts.send_comps;
-    counts->recv_comps += msg.counts.recv_comps;
-    counts->controls += msg.counts.controls;
-    if ((mine.port[0] == '\0') ||
-        memcmp(msg.port, mine.port, sizeof(msg.port))) {
-        counts->packets = perf_add_known(counts->packets, msg.counts.packets);
-        counts->rnr     = perf_add_known(counts->rnr, msg.counts.rnr);
-    }
-}
-
-static int perf_compare_float(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Sorted samples: the smallest one that such a share of them does not exceed */
-static double perf_percentile(const perf_test_t *test, double share)
-{
-    double rank = ceil(share * test->num_samples);
-
-    if (test->num_samples == 0) {
-        return NAN;
-    }
-    return test->samples[(rank < 1) ? 0 : ((size_t)rank - 1)];
-}
-
-static double perf_per_op(uint64_t count, uint64_t iters)
-{
-    return ((iters == 0) || (count == UINT64_MAX)) ? NAN :
-                                                     ((double)count / iters);
-}
-
-static void perf_test_result(const perf_test_t *test, const perf_job_t *job,
-                             unsigned index, perf_result_t *result)
-{
-    const perf_counts_t *counts = &test->counts;
-    uint64_t counted            = test->counted_iters;
-
-    snprintf(result->test, sizeof(result->test), "%s_%s", test->method->name,
-             perf_kind_names[test->kind]);
-    qsort(test->samples, test->num_samples, sizeof(*test->samples),
-          perf_compare_float);
-
-    result->tl      = job->tests[index].tl; /* Lives longer than the test */
-    result->device  = test->device;
-    result->size    = test->size;
-    result->iters   = test->iters;
-    result->rounds  = job->rounds;
-    result->window  = (test->kind == PERF_KIND_LAT) ? 0 : test->window;
-    result->num_eps = test->num_eps;
-    result->mean    = test->elapsed / test->iters;
-    result->p50     = perf_percentile(test, 0.5);
-    result->p90     = perf_percentile(test, 0.9);
-    result->p99     = perf_percentile(test, 0.99);
-    result->p999    = perf_percentile(test, 0.999);
-    result->rate    = 1e6 / result->mean;
-    result->ratio   = NAN;
-
-    result->bandwidth     = result->rate * test->size / (1 << 20);
-    result->work_requests = perf_per_op(counts->work_requests, counted);
-    result->doorbells     = perf_per_op(counts->doorbells, counted);
-    result->receives      = perf_per_op(counts->receives, counted);
-    result->send_comps    = perf_per_op(counts->send_comps, counted);
-    result->recv_comps    = perf_per_op(counts->recv_comps, counted);
-    result->controls      = perf_per_op(counts->controls, counted);
-    result->packets       = perf_per_op(counts->packets, counted);
-    result->rnr           = perf_per_op(counts->rnr, (counted == 0) ? 0 : 1);
-    result->server_cpu    = test->server_cpu /
-                         (test->iters *
-                          ((test->kind == PERF_KIND_LAT) ? 2 : 1));
-    result->ep_memory = test->sides[0]->ep_memory;
-}
-
 /* Iterations of the next chunk, of those that are left for the rounds that are left */
 static uint64_t perf_chunk(const perf_job_t *job, unsigned round)
 {
@@ -851,14 +730,17 @@ unsigned perf_run_job(const perf_job_t *job, perf_chan_t *chan, int is_server,
     perf_watch.done_ops  = 0;
     perf_watch.total_ops = (job->warmup + job->iters + job->count_iters) *
                            job->num_tests;
+    perf_add_rnr(job, NULL);
     for (i = 0; i < job->num_tests; ++i) {
         tests[i] = perf_test_open(job, i, is_server);
         perf_run_chunk(tests[i], job->warmup, 0);
+        perf_add_rnr(job, tests[i]);
     }
 
     for (round = 0; round < job->rounds; ++round) {
         for (i = 0; i < job->num_tests; ++i) {
             perf_run_round(tests[i], perf_chunk(job, round));
+            perf_add_rnr(job, tests[i]);
         }
     }
 
@@ -866,7 +748,8 @@ unsigned perf_run_job(const perf_job_t *job, perf_chan_t *chan, int is_server,
         if (job->count_iters > 0) {
             perf_run_counted(tests[i], job->count_iters);
         }
-        perf_test_collect(tests[i]);
+        perf_add_rnr(job, tests[i]);
+        perf_test_collect(tests[i], chan);
         if (results != NULL) {
             perf_test_result(tests[i], job, i, &results[i]);
             if (job->num_tests > 1) {
