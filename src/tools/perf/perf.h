@@ -174,7 +174,11 @@ struct perf_test {
     /* Samples of single operations, microseconds */
     float *samples;
     size_t num_samples, max_samples;
-    uint64_t sample_stride, sample_skipped;
+    uint64_t sample_stride; /* Operations of which one is kept, */
+    uint64_t sample_place;  /* and which one of these was the last */
+    uint64_t sample_gap; /* From that to the next one, and what has come of it */
+    uint64_t sample_skipped;
+    unsigned sample_seed;
     double elapsed;    /* All operations, microseconds, one direction */
     uint64_t iters;    /* How many */
     double server_cpu; /* Microseconds; NAN if it is not a process of its own */

@@ -82,7 +82,10 @@ static const char usage[] =
         "  -s SIZE        bytes, with k, m or g for KiB, MiB or GiB (8; of _bw: 64k)\n"
         "  -s FROM:TO[:xN|:+SIZE]\n"
         "                 several sizes, each N times the one before, or SIZE more (x2)\n"
-        "  -W N           operations in flight in a stream, up to 255 (64)\n"
+        "  -W N           operations in flight in a stream, up to 255 (64): with -l those\n"
+        "                 that have not arrived, in two processes those that have not\n"
+        "                 completed at the client, which does not bound UCX where it\n"
+        "                 completes them at once, but does bound raw_*\n"
         "  -r, --rounds N\n"
         "                 rounds that compared tests take in turns (by what is measured)\n"
         "  -e N           endpoints, used in turn (1)\n"
@@ -91,7 +94,8 @@ static const char usage[] =
         "  -p PORT        TCP port of the server (13347)\n"
         "  -c LIST        CPUs to run on, like 0,2-3; with --fork the first is the\n"
         "                 server's, the second the client's\n"
-        "  -T SECONDS     fail if nothing arrives for so long (60)\n"
+        "  -T SECONDS     fail if nothing arrives for so long (60), or comes from the\n"
+        "                 other side\n"
         "  -N             do not count work requests, completions and packets\n"
         "  -o csv|json FILE\n"
         "                 write results to FILE too; -: to stdout, instead of tables\n"
@@ -99,10 +103,22 @@ static const char usage[] =
         "  -V             print the version\n"
         "  -h             print this\n"
         "\n"
-        "A server takes -d, -p, -c, -T and -q; the client decides about the rest.\n"
+        "A server takes -d, -p, -c, -T and -q; the client decides about the rest. Both\n"
+        "have to be of the same version: the server says if the client is not, and the\n"
+        "client then says that the other side has ended.\n"
+        "\n"
+        "Of what is counted, packets include acknowledgements and flow control, so that\n"
+        "a short write has two; RNR NAKs are those of all rounds; - is not known.\n"
         "\n"
         "A TEST is one of these, and _lat for latency (which may be left out), _mr for\n"
         "the rate or _bw for the bandwidth of a stream of operations:\n";
+
+
+/* Below the tests */
+static const char notes[] =
+        "\n"
+        "(*) In a stream of two processes one in W / 4 / endpoints, if that is less: 1 in\n"
+        "16 with -W 64.\n";
 
 
 static const char *option_name(int option)
@@ -304,6 +320,7 @@ static void print_help(void)
     for (method = perf_methods; *method != NULL; ++method) {
         printf("  %-20s %s\n", (*method)->name, (*method)->desc);
     }
+    fputs(notes, stdout);
     exit(0);
 }
 

@@ -505,7 +505,7 @@ const perf_method_t perf_raw_write_imm = RAW_METHOD(
         0, raw_open_write_imm, raw_arrived);
 
 const perf_method_t perf_raw_write_imm_mod = RAW_METHOD(
-        "raw_write_imm_mod", "libibverbs: the same, one in 64 signaled", 0,
+        "raw_write_imm_mod", "libibverbs: the same, one in 64 signaled (*)", 0,
         raw_open_write_imm_mod, raw_arrived);
 
 const perf_method_t perf_raw_write = RAW_METHOD(

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@
 #define MAX_VALUE   64 /* Characters of a number */
 
 #define NANOSECONDS 1000000000ull
+
+#define MAX_LINKS 40 /* One after the other; as many as Linux follows */
 
 #define NUM_ELEMENTS(_array) (sizeof(_array) / sizeof((_array)[0]))
 
@@ -551,15 +554,38 @@ static void catch_signals(void)
     }
 }
 
-/* A regular file, or none yet: a temporary one will be given its name */
-static void open_temp(const char *name)
+/* What a link leads to, also where nothing is yet */
+static char *follow_links(const char *name)
 {
-    char *real = realpath(name, NULL); /* What a link leads to is replaced */
+    char *path = copy_text(name), *next;
+    char target[PATH_MAX];
+    ssize_t length;
+    size_t dir;
+    int i;
+
+    for (i = 0; i < MAX_LINKS; ++i) {
+        length = readlink(path, target, sizeof(target) - 1);
+        if (length < 0) {
+            break;
+        }
+        target[length] = '\0';
+        next           = strrchr(path, '/');
+        dir  = ((next == NULL) || (*target == '/')) ? 0 : (next + 1 - path);
+        next = perf_alloc(dir + length + 1);
+        memcpy(next, path, dir);
+        strcpy(next + dir, target);
+        free(path);
+        path = next;
+    }
+    return path;
+}
+
+/* A regular file, or none yet (mode 0): a temporary one will be given its name */
+static void open_temp(const char *name, mode_t mode)
+{
     size_t length;
 
-    report.path = copy_text((real != NULL) ? real : name);
-    free(real);
-
+    report.path = follow_links(name);
     length      = strlen(report.path) + 32;
     report.temp = perf_alloc(length);
     snprintf(report.temp, length, "%s.tmp.%d", report.path, (int)getpid());
@@ -569,13 +595,16 @@ static void open_temp(const char *name)
     if (report.file == NULL) {
         fail_file("create");
     }
+    if ((mode != 0) && fchmod(fileno(report.file), mode & 07777)) {
+        fail_file("create");
+    }
     atexit(remove_temp);
     catch_signals();
 }
 
 static void open_file(const char *name)
 {
-    struct stat st;
+    struct stat st = { .st_mode = 0 };
 
     if (results_stdout != NULL) {
         report.is_stdout = 1;
@@ -587,7 +616,7 @@ static void open_file(const char *name)
         if (access(name, W_OK) && (errno != ENOENT)) {
             fail_file("write");
         }
-        open_temp(name);
+        open_temp(name, st.st_mode);
         return;
     }
 

@@ -283,13 +283,23 @@ static void perf_wait(perf_side_t *side, uint64_t count)
     }
 }
 
+/* One of each stride is kept: any of them, as what repeats within one would else be kept
+ * always, or never */
 static void perf_sample(perf_test_t *test, double usec)
 {
-    if (++test->sample_skipped < test->sample_stride) {
+    uint64_t left;
+
+    if (++test->sample_skipped < test->sample_gap) {
         return;
     }
 
     test->sample_skipped = 0;
+    if (test->sample_stride > 1) {
+        left               = test->sample_stride - test->sample_place;
+        test->sample_place = 1 + ((uint64_t)rand_r(&test->sample_seed) %
+                                  test->sample_stride);
+        test->sample_gap   = left + test->sample_place;
+    }
     if (test->num_samples < test->max_samples) {
         test->samples[test->num_samples++] = usec;
     }
@@ -646,6 +656,8 @@ static perf_test_t *perf_test_open(const perf_job_t *job, unsigned index,
                                                                 PERF_MAX_SAMPLES;
         test->sample_stride = (job->iters + PERF_MAX_SAMPLES - 1) /
                               PERF_MAX_SAMPLES;
+        test->sample_place = 1;
+        test->sample_gap   = 1;
         test->samples = perf_alloc(test->max_samples * sizeof(*test->samples));
     }
 
