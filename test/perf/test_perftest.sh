@@ -315,12 +315,15 @@ test_methods() {
     ran_csv local_mr "-l, rates" 40 8 "$(tests_of mr "${methods[@]}")"
     ran_csv local_bw "-l, bandwidths" 20 65536 "$(tests_of bw "${any_size[@]}")"
 
+    mkdir "$tmp/new"
+    ln -s ../client.csv "$tmp/new/link"
     start_server server "${server_device[@]}"
-    run_perftest client "${client_device[@]}" -p "$port" -n 20 --compare "$lat" -o csv "$tmp/client.csv" 127.0.0.1
+    run_perftest client "${client_device[@]}" -p "$port" -n 20 --compare "$lat" -o csv "$tmp/new/link" 127.0.0.1
     wait
     ran server "server"
     ran client "client"
     check_csv "client: results" "$tmp/client.csv" 20 8 "$lat"
+    tap_run "client: a link to what was no file is still one" test -L "$tmp/new/link"
     tap_is "client: the table has the tests in order" \
         "$(sed -n 's/^| \([a-z_]*\)_lat  *| [a-z].*/\1/p' "$tmp/client.out" | xargs)" "${methods[*]}"
     tap_is "client: the first ratio of the table" \
@@ -328,6 +331,7 @@ test_methods() {
     tap_run "client: the table of counts" grep -q '^per operation, both sides:$' "$tmp/client.out"
 
     echo before >"$tmp/results"
+    chmod 640 "$tmp/results"
     ln -s results "$tmp/link"
     run_perftest fork --fork -n 20 --compare put_flush_am,raw_write_imm,ucp_put_imm -o csv "$tmp/link"
     ran fork "--fork"
@@ -335,6 +339,7 @@ test_methods() {
         put_flush_am_lat,raw_write_imm_lat,ucp_put_imm_lat
     tap_run "--fork: a table, too" grep -q '^| ucp_put_imm_lat  *| wimm ' "$tmp/fork.out"
     tap_run "--fork: a link to the file is still one" test -L "$tmp/link"
+    tap_is "--fork: the mode of the file" "$(stat -c %a "$tmp/results")" 640
     tap_is "no other file" "$(cd "$tmp" && ls -d -- *.tmp.* 2>/dev/null)" ""
 }
 

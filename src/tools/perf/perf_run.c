@@ -284,21 +284,25 @@ static void perf_wait(perf_side_t *side, uint64_t count)
 }
 
 /* One of each stride is kept: any of them, as what repeats within one would else be kept
- * always, or never */
+ * always, or never. Out of the way of short runs, which keep all. */
+static __attribute__((noinline)) void perf_sample_skip(perf_test_t *test)
+{
+    uint64_t left = test->sample_stride - test->sample_place;
+
+    test->sample_place = 1 + ((uint64_t)rand_r(&test->sample_seed) %
+                              test->sample_stride);
+    test->sample_gap   = left + test->sample_place;
+}
+
 static void perf_sample(perf_test_t *test, double usec)
 {
-    uint64_t left;
-
     if (++test->sample_skipped < test->sample_gap) {
         return;
     }
 
     test->sample_skipped = 0;
     if (test->sample_stride > 1) {
-        left               = test->sample_stride - test->sample_place;
-        test->sample_place = 1 + ((uint64_t)rand_r(&test->sample_seed) %
-                                  test->sample_stride);
-        test->sample_gap   = left + test->sample_place;
+        perf_sample_skip(test);
     }
     if (test->num_samples < test->max_samples) {
         test->samples[test->num_samples++] = usec;
