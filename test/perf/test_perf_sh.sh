@@ -151,4 +151,21 @@ status=0
 "$perf" --plot --output "$out/results" window switch >"$out/stdout" 2>"$out/stderr" || status=$?
 tap_is "--plot of one that is not: status" $status 1
 tap_has "--plot of one that is not: says so" "$(cat "$out/stderr")" "switch.csv: no results"
+
+# ---------------------------------------------------------------- what the documents show
+
+cp -r "$top/docs/perf" "$out/docs"
+rm -f "$out/docs/table.md" "$out/docs"/*.svg
+tap_run "--plot of docs/perf" "$perf" --plot --output "$out/docs"
+tap_run "docs/perf: the table is that of the results" cmp "$out/docs/table.md" "$top/docs/perf/table.md"
+tap_is "README has this table" \
+    "$(sed -n '/^<!-- docs.perf.table.md -->$/,/^<!-- end -->$/p' "$top/README.md" | sed '1d;$d')" \
+    "$(cat "$top/docs/perf/table.md")"
+for plot in "$top"/docs/perf/*.svg; do
+    plot=${plot##*/}
+    tap_run "docs/perf/$plot is that of the results" cmp "$out/docs/$plot" "$top/docs/perf/$plot"
+done
+while read -r plot; do
+    tap_run "$plot, which is shown, is there" test -s "$top/docs/perf/$plot"
+done < <(sed -n 's/^!\[.*](\(docs\/\)\{0,1\}perf\/\(.*\.svg\))$/\2/p' "$top/README.md" "$top/docs/performance.md")
 tap_done

@@ -12,11 +12,11 @@
 
 
 /* Data up to this is copied into a buffer of UCX; longer data is taken from where it
- * is, and has to be found in the registration cache if there is no memory handle.
- * Where the two cost the same, in instructions of both sides and the kernel on
- * Soft-RoCE (copied, from its place with a handle, without one): 1 KiB 23.4, 23.8 and
- * 24.7 thousand; 4 KiB 51.4, 51.5, 52.3; 6 KiB 75.5, 75.3, 76.2; 8 KiB 94.1, 93.8,
- * 94.6. */
+ * is, which takes a request, and a search in the registration cache if there is no
+ * memory handle. In thousand instructions of both sides and the kernel on Soft-RoCE
+ * (copied, from its place with a handle, without one): 2 KiB 37.7, 38.5, 39.2; 4 KiB
+ * 60.5, 61.0, 61.7; 6 KiB 89.1, 89.3, 90.1; 8 KiB 111.8, 111.9, 112.6. What memory
+ * takes to be read and written once more does not show there: see docs/performance. */
 #define UCP_WIMM_BCOPY_MAX      8192
 #define UCP_WIMM_BCOPY_MAX_MEMH 4096
 
