@@ -32,7 +32,7 @@ ucx_methods=(uct_put_imm uct_am_short ucp_put_imm am)
 # reached, with 2 % more for another compiler or libibverbs; the goals were 1.5 and 2.0.
 cat >"$tmp/bounds" <<'LINES'
 uct_put_imm raw_write_imm 1.39
-ucp_put_imm raw_write_imm 1.88
+ucp_put_imm raw_write_imm 1.82
 LINES
 
 # Long enough for what happens every so many operations only: rounds repeat
