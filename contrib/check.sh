@@ -46,7 +46,7 @@ suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uc
 # Longest time for one suite, in seconds: about ten times what it takes, but those of
 # the longest have limits inside
 suite_limit=1200
-declare -A longer_limit=([conformance]=6000 [perf]=3400 [sanitizers]=2400)
+declare -A longer_limit=([conformance]=6000 [perf]=4200 [sanitizers]=2400)
 
 # Transport tests that do many times what others do, too
 often_tests='*thousand*:*hundreds*:*often*'
@@ -206,7 +206,7 @@ suite_perf() {
     wimm_on_device pair 900 "$tests/test_perftest.sh" device
     tap_is "on a device: exit status" $? 0
     if wimm_need_vm; then
-        "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 600 -- "$tests/test_exact.sh"
+        "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 1200 -- "$tests/test_exact.sh"
         tap_is "exact figures: exit status" $? 0
         "$WIMM_TOP/contrib/vm/wimm-vm" --exact --net single --timeout 300 -- \
             "$tests/test_user_instructions.sh"

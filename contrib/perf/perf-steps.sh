@@ -155,7 +155,11 @@ measure_endpoints() {
             # It has a queue of its own
             [ -z "$queue" ] || [ "$method" != raw_write_imm ] || continue
             for number in $numbers; do
-                run "$method" mr "${queue:-default}" 8 -e "$number" -N
+                # So that each uses all of its credits, twice
+                # shellcheck disable=SC2046 # may be no option
+                run "$method" mr "${queue:-default}" 8 -e "$number" -N \
+                    $([ $sides != -l ] || [ "$amount" = quick ] || [ "$number" -lt 64 ] ||
+                        echo -n $((number * 64 * 2)))
             done
         done
     done

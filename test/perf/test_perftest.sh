@@ -509,11 +509,11 @@ test_wrong_peers() {
     start_server silent "${server_device[@]}" -T 1
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     # Its client is stopped in the middle of a stream that this server sees the end of only
-    start_server blind "${server_device[@]}" -T 1
+    start_server blind "${server_device[@]}" -T 5
     start halts -p "$port" "${client_device[@]}" -n 10000000 -N -t raw_write_mr 127.0.0.1
     tap_run "stopped client: in the middle" is_running halts
     kill -STOP "$(pid_of halts)"
-    start_server half "${server_device[@]}" -T 1
+    start_server half "${server_device[@]}" -T 5
     exec 4<>"/dev/tcp/127.0.0.1/$port"
     printf '%b' "$magic" >&4
     start_server stopped "${server_device[@]}"
@@ -545,8 +545,8 @@ test_wrong_peers() {
     fails_with zeros "client that asks for zeros" 1 "the client asks for what this version does not know"
     fails_with ones "client that asks for ones" 1 "the client asks for what this version does not know"
     fails_with silent "silent client" 1 "the client has asked for nothing in 1 s"
-    fails_with blind "stopped client" 1 "raw_write over verbs: nothing has arrived for 1 s"
-    fails_with half "silent after a beginning" 1 "nothing has come from the other side for 1 s"
+    fails_with blind "stopped client" 1 "raw_write over verbs: nothing has arrived for 5 s"
+    fails_with half "silent after a beginning" 1 "nothing has come from the other side for 5 s"
     fails_with waits "silent server" 1 "nothing has come from the other side for 1 s"
     fails_with second "second server" 1 "cannot wait on port $first: Address already in use (-p takes another one)"
     fails_with alone "nobody is there" 1 "no server answers on 127.0.0.1, port $nobody"

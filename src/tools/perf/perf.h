@@ -179,8 +179,9 @@ struct perf_test {
     uint64_t sample_gap; /* From that to the next one, and what has come of it */
     uint64_t sample_skipped;
     unsigned sample_seed;
-    double elapsed;    /* All operations, microseconds, one direction */
-    uint64_t iters;    /* How many */
+    double elapsed;       /* All operations, microseconds, one direction */
+    uint64_t iters;       /* How many, */
+    uint64_t num_answers; /* besides the server's, one after each stream */
     double server_cpu; /* Microseconds; NAN if it is not a process of its own */
     perf_counts_t
             counts; /* Of both sides, over counted_iters operations; rnr over all */

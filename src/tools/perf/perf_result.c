@@ -130,7 +130,7 @@ void perf_test_result(const perf_test_t *test, const perf_job_t *job,
     result->rounds  = job->rounds;
     result->window  = (test->kind == PERF_KIND_LAT) ? 0 : test->window;
     result->num_eps = test->num_eps;
-    result->mean    = test->elapsed / test->iters;
+    result->mean    = test->elapsed / (test->iters + test->num_answers);
     result->p50     = perf_percentile(test, 0.5);
     result->p90     = perf_percentile(test, 0.9);
     result->p99     = perf_percentile(test, 0.99);
