@@ -159,7 +159,7 @@ measure_endpoints() {
                 # shellcheck disable=SC2046 # may be no option
                 run "$method" mr "${queue:-default}" 8 -e "$number" -N \
                     $([ $sides != -l ] || [ "$amount" = quick ] || [ "$number" -lt 64 ] ||
-                        echo -n $((number * 64 * 2)))
+                        echo "-n $((number * 64 * 2))")
             done
         done
     done
