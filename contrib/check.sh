@@ -197,7 +197,7 @@ suite_examples() {
 }
 
 # Function on any device; figures where they are exact. The limits in here, with the one of
-# perf.sh in its test, are 3300 s: less than that of the suite, so that it is said what was cut.
+# perf.sh in its test, are 3900 s: less than that of the suite, so that it is said what was cut.
 suite_perf() {
     local tests=$WIMM_TOP/test/perf
 

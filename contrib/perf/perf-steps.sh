@@ -58,8 +58,7 @@ openings() { # SIZE
     if [ $sides = -l ] && [ "$amount" = full ]; then echo 2; else echo 1; fi
 }
 
-# UCX writes its warnings to stdout, and knows settings of a transport only where it is
-# used
+# UCX knows settings of a transport only where it is used
 export UCX_WARN_UNUSED_ENV_VARS=n
 
 # run METHOD KIND VARIANT SIZES OPTION...: measure it at SIZES, which are what -s takes,

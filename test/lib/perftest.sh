@@ -4,9 +4,14 @@
 #
 # See file LICENSE for terms.
 #
-# Running wimm_perftest: for the scripts that source this file, after tap.sh and build_tree.sh. What
-# a run named NAME leaves is in $tmp: NAME.out, NAME.err, NAME.pid of the process, and NAME.status
-# when it has ended.
+# Running wimm_perftest: for the scripts that source this file, with tap.sh and build_tree.sh, after
+# top is set to the source tree. What a run named NAME leaves is in $tmp: NAME.out, NAME.err, NAME.pid
+# of the process, and NAME.status when it has ended.
+
+# shellcheck source=test/lib/tap.sh
+. "$top/test/lib/tap.sh"
+# shellcheck source=test/lib/build_tree.sh
+. "$top/test/lib/build_tree.sh"
 
 unset "${!UCX_@}" LD_PRELOAD
 perftest=$build/src/tools/wimm_perftest

@@ -19,10 +19,6 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 top=$(cd "$here/../.." && pwd -P)
-# shellcheck source=test/lib/tap.sh
-. "$top/test/lib/tap.sh"
-# shellcheck source=test/lib/build_tree.sh
-. "$top/test/lib/build_tree.sh"
 # shellcheck source=test/lib/perftest.sh
 . "$top/test/lib/perftest.sh"
 

@@ -11,10 +11,6 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 top=$(cd "$here/../.." && pwd -P)
-# shellcheck source=test/lib/tap.sh
-. "$top/test/lib/tap.sh"
-# shellcheck source=test/lib/build_tree.sh
-. "$top/test/lib/build_tree.sh"
 # shellcheck source=test/lib/perftest.sh
 . "$top/test/lib/perftest.sh"
 
@@ -119,15 +115,15 @@ check_counts() {
         END {if (found != 1) printf "%d lines of %s\n", found, test}' "$4")" ""
 }
 
-# METHOD_KIND FILE...: the lowest mean. One opening in about eight costs some instructions more in the
-# kernel for as long as it lasts, by up to 2 %.
-lowest_mean() {
-    local test=$1
+# COLUMN METHOD_KIND FILE...: the lowest one. One opening in about eight costs some instructions more in
+# the kernel for as long as it lasts, by up to 2 %.
+lowest() {
+    local name=$1 test=$2
 
-    shift
-    awk -F , -v test="$test" '
+    shift 2
+    awk -F , -v name="$name" -v test="$test" '
         FNR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i; next}
-        $1 == test && (!lowest || $column["mean"] < lowest) {lowest = $column["mean"]}
+        $1 == test && (!lowest || $column[name] < lowest) {lowest = $column[name]}
         END {print lowest + 0}' "$@"
 }
 
@@ -138,8 +134,8 @@ bounds_of() {
     shift 2
     while read -r method of_kind of_size reference factor extra goal; do
         [ "$of_kind $of_size" = "$kind $size" ] || continue
-        awk -v mean="$(lowest_mean "${method}_$kind" "$@")" -v slack=$slack -v factor="$factor" \
-            -v other="$(lowest_mean "${reference}_$kind" "$@")" -v extra="$extra" -v goal="$goal" \
+        awk -v mean="$(lowest mean "${method}_$kind" "$@")" -v slack=$slack -v factor="$factor" \
+            -v other="$(lowest mean "${reference}_$kind" "$@")" -v extra="$extra" -v goal="$goal" \
             -v name="$method $kind, $size bytes: at most $factor of $reference, $extra more" 'BEGIN {
                 # Less by so much: the slack is of what it is less
                 bound = (extra < 0) ? factor * other + extra * (2 - slack) : (factor * other + extra) * slack
@@ -201,23 +197,17 @@ test_endpoints() {
     unset UCX_WIMM_RX_QUEUE_LEN UCX_RC_VERBS_RX_QUEUE_LEN UCX_WARN_UNUSED_ENV_VARS
 
     for method in uct_put_imm ucp_put_imm; do
-        one=$(lowest_mean ${method}_mr "$tmp/eps1.out")
-        many=$(lowest_mean ${method}_mr "$tmp/eps256.out")
+        one=$(lowest mean ${method}_mr "$tmp/eps1.out")
+        many=$(lowest mean ${method}_mr "$tmp/eps256.out")
         tap_comment "$method: $many with 256 endpoints in turn, $one with one"
         tap_run "$method: 256 endpoints in turn cost at most 1.1 of one" \
             awk -v one="$one" -v many="$many" 'BEGIN {exit !(one && many && many <= 1.1 * one)}'
     done
-    wimm=$(bytes_of uct_put_imm_mr "$tmp/eps256.out")
-    rc=$(bytes_of uct_am_short_mr "$tmp/eps256.out")
+    wimm=$(lowest endpoint_bytes uct_put_imm_mr "$tmp/eps256.out")
+    rc=$(lowest endpoint_bytes uct_am_short_mr "$tmp/eps256.out")
     tap_comment "bytes of an endpoint, its queues included: $wimm of wimm, $rc of rc_verbs"
     tap_run "an endpoint takes at most 1.1 of the memory that one of rc_verbs takes" \
         awk -v wimm="$wimm" -v rc="$rc" 'BEGIN {exit !(wimm && rc && wimm <= 1.1 * rc)}'
-}
-
-bytes_of() { # TEST FILE
-    awk -F , -v test="$1" '
-        NR == 1 {for (i = 1; i <= NF; ++i) column[$i] = i}
-        $1 == test {print $column["endpoint_bytes"]}' "$2"
 }
 
 # KIND SIZE ROUND: the references in a process of their own, as lines of the round's results
@@ -232,7 +222,7 @@ alone() {
         $2 == kind && $3 == size && sub(/-alone$/, "", $4) && !seen[$4]++ {print $4}' "$tmp/bounds")
 }
 
-# KIND SIZE: measured until the bounds are met, at most this often: see lowest_mean()
+# KIND SIZE: measured until the bounds are met, at most this often: see lowest()
 max_rounds=7
 
 test_size() {
