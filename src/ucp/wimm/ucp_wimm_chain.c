@@ -208,8 +208,7 @@ static void ucp_wimm_chain_set_late(ucp_wimm_emul_t *emul, int is_late)
 {
     int was_late = !!(emul->flags & UCP_WIMM_EMUL_FLAG_LATE);
 
-    emul->super.wimm->emul.num_todo += is_late - was_late;
-    ucp_wimm_want_progress(emul->super.wimm);
+    ucp_wimm_emul_add_todo(emul->super.wimm, is_late - was_late);
     if (is_late && !was_late) {
         emul->flags |= UCP_WIMM_EMUL_FLAG_LATE;
         emul->deadline = ucs_get_time() +
@@ -564,7 +563,7 @@ void ucp_wimm_chain_push(ucp_wimm_emul_t *emul, uct_pending_req_t *op,
 
     if ((kind != UCP_WIMM_CHAIN_PUT) &&
         ucp_wimm_native_ep_is_queueing(wimm, emul->ucp_ep)) {
-        ucp_wimm_emul_add_todo(wimm);
+        ucp_wimm_emul_add_todo(wimm, 1);
         ucs_queue_push(&emul->held, &priv->queue);
     } else {
         ucs_queue_push(&emul->waiting, &priv->queue);

@@ -77,7 +77,7 @@ void ucp_wimm_emul_fail(ucp_wimm_emul_t *emul, ucs_status_t status)
     emul->status = status;
     ucs_list_del(&emul->list);
     ucs_list_add_tail(&wimm->emul.dead, &emul->list);
-    ucp_wimm_emul_add_todo(wimm);
+    ucp_wimm_emul_add_todo(wimm, 1);
 }
 
 /* Complete what has not been issued; what was is with UCP */
@@ -392,7 +392,7 @@ static void ucp_wimm_emul_keep(ucp_wimm_emul_t *emul,
     msg->hdr  = *hdr;
     msg->emul = emul;
     ++emul->super.refcount;
-    ucp_wimm_emul_add_todo(wimm);
+    ucp_wimm_emul_add_todo(wimm, 1);
     ucs_queue_push(&wimm->emul.kept, &msg->queue);
 }
 
@@ -559,9 +559,8 @@ static ucs_status_t ucp_wimm_emul_recv(void *arg, const void *header,
 /* Nobody is attached, but operations go on and want progress */
 static void ucp_wimm_emul_linger(ucp_wimm_h wimm, int is_lingering)
 {
-    wimm->emul.num_todo += is_lingering - wimm->emul.is_lingering;
+    ucp_wimm_emul_add_todo(wimm, is_lingering - wimm->emul.is_lingering);
     wimm->emul.is_lingering = is_lingering;
-    ucp_wimm_want_progress(wimm);
 }
 
 /* An endpoint whose flushes have waited for UCP's own queue and may go on, or NULL */

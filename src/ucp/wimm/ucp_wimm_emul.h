@@ -122,10 +122,10 @@ void ucp_wimm_emul_forget(ucp_wimm_h wimm);
 /* The last message and operation are done */
 void ucp_wimm_emul_cleanup(ucp_wimm_h wimm);
 
-/* One more thing is to be done by the next progress, which looks at nothing else to know */
-static inline void ucp_wimm_emul_add_todo(ucp_wimm_h wimm)
+/* So many more things are to be done by the next progress, which looks at nothing else to know */
+static inline void ucp_wimm_emul_add_todo(ucp_wimm_h wimm, int count)
 {
-    ++wimm->emul.num_todo;
+    wimm->emul.num_todo += count;
     ucp_wimm_want_progress(wimm);
 }
 
