@@ -301,6 +301,59 @@ TEST_F(test_ep_destroy, drain_timeout_zero)
     check_rx_accounting();
 }
 
+/* As UCP does with the last endpoint: progress of the worker is all there is */
+TEST_F(test_ep_destroy, progress_of_the_interface_is_disabled)
+{
+    const unsigned flags = UCT_PROGRESS_SEND | UCT_PROGRESS_RECV;
+
+    open_pair({ { "QP_DRAIN_TIMEOUT", "1ms" } });
+    ignore_ams();
+    imm_sink sink(receiver());
+
+    for (unsigned i = 0; i < 20; ++i) {
+        ASSERT_OK(retry([&]() { return send_am(0); }));
+        ASSERT_OK(retry([&]() { return notify(sender(), 0, i); }));
+        const size_t count = sink.count();
+        if (i % 2) {
+            uct_iface_progress_disable(receiver().iface(), flags);
+        }
+        sender().destroy_ep(0);
+        receiver().destroy_ep(0);
+        uct_iface_progress_disable(sender().iface(), flags);
+        uct_iface_progress_disable(receiver().iface(), flags);
+        ASSERT_TRUE(wait_for([&]() {
+            return (rc_state::num_dead_qps(sender()) == 0) &&
+                   (rc_state::num_dead_qps(receiver()) == 0);
+        }));
+        EXPECT_EQ(count, sink.count());
+
+        uct_iface_progress_enable(sender().iface(), flags);
+        uct_iface_progress_enable(receiver().iface(), flags);
+        check_rx_accounting();
+        wait_drained();
+        entity::connect(sender(), 0, receiver(), 0);
+    }
+
+    /* With an endpoint, what arrives is not taken: disabled is disabled */
+    entity::connect(sender(), 1, receiver(), 1);
+    flush(receiver(), 1);
+    uct_iface_progress_disable(receiver().iface(), flags);
+    receiver().destroy_ep(0);
+    const size_t before = sink.count();
+    ASSERT_OK(retry([&]() { return notify(sender(), 1, 7); }));
+    wait_sent(sender(), 1);
+    progress_rounds();
+    EXPECT_EQ(before, sink.count());
+    uct_iface_progress_enable(receiver().iface(), flags);
+    EXPECT_TRUE(wait_for([&]() { return sink.count() == before + 1; }));
+    sender().destroy_ep(0);
+    wait_drained();
+
+    /* And it is closed meanwhile */
+    receiver().destroy_ep(1);
+    uct_iface_progress_disable(receiver().iface(), flags);
+}
+
 TEST_F(test_ep_destroy, drain_timeout_is_kept)
 {
     open_pair({ { "QP_DRAIN_TIMEOUT", "200ms" } });

@@ -426,6 +426,13 @@ static void uct_wimm_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)
                                       iface->super.super.progress, flags);
 }
 
+static void uct_wimm_iface_progress_disable(uct_iface_h tl_iface,
+                                            unsigned flags)
+{
+    uct_base_iface_progress_disable(tl_iface, flags);
+    uct_wimm_qp_drain_start(ucs_derived_of(tl_iface, uct_wimm_iface_t));
+}
+
 /* Whether a completion queue has something. The device need not raise an event for
  * what came before it was armed, and that may have come after the last progress. A
  * queue can only be looked at by taking something from it. */
@@ -629,6 +636,7 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     self->found.dirs    = 0;
     self->deferred      = 0;
     self->device_errors = 0;
+    self->drain_cb_id   = UCS_CALLBACKQ_ID_NULL;
     memset(&self->closed_eps, 0, sizeof(self->closed_eps));
     ucs_list_head_init(&self->failed_eps);
 
@@ -664,25 +672,26 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     ib_iface->ops                     = &self->rc_ops.super;
     ib_iface->super.internal_ops      = &self->rc_ops.super.super;
 
-    rc_iface->progress         = uct_wimm_iface_progress;
-    self->base_query           = ops->iface_query;
-    self->base_is_reachable    = ops->iface_is_reachable;
-    ops->ep_create             = UCS_CLASS_NEW_FUNC_NAME(uct_wimm_ep_t);
-    ops->ep_destroy            = uct_wimm_ep_destroy;
-    ops->ep_get_address        = uct_wimm_ep_get_address;
-    ops->ep_connect_to_ep      = uct_wimm_ep_connect_to_ep;
-    ops->ep_put_short          = uct_wimm_ep_put_short;
-    ops->ep_put_bcopy          = uct_wimm_ep_put_bcopy;
-    ops->ep_put_zcopy          = uct_wimm_ep_put_zcopy;
-    ops->ep_pending_add        = uct_wimm_ep_pending_add;
-    ops->ep_pending_purge      = uct_wimm_ep_pending_purge;
-    ops->ep_flush              = uct_wimm_ep_flush;
-    ops->iface_progress_enable = uct_wimm_iface_progress_enable;
-    ops->iface_event_arm       = uct_wimm_iface_event_arm;
-    ops->iface_close           = UCS_CLASS_DELETE_FUNC_NAME(uct_wimm_iface_t);
-    ops->iface_query           = uct_wimm_iface_tl_query;
-    ops->iface_get_address     = uct_wimm_iface_get_address;
-    ops->iface_is_reachable    = uct_wimm_iface_is_reachable;
+    rc_iface->progress          = uct_wimm_iface_progress;
+    self->base_query            = ops->iface_query;
+    self->base_is_reachable     = ops->iface_is_reachable;
+    ops->ep_create              = UCS_CLASS_NEW_FUNC_NAME(uct_wimm_ep_t);
+    ops->ep_destroy             = uct_wimm_ep_destroy;
+    ops->ep_get_address         = uct_wimm_ep_get_address;
+    ops->ep_connect_to_ep       = uct_wimm_ep_connect_to_ep;
+    ops->ep_put_short           = uct_wimm_ep_put_short;
+    ops->ep_put_bcopy           = uct_wimm_ep_put_bcopy;
+    ops->ep_put_zcopy           = uct_wimm_ep_put_zcopy;
+    ops->ep_pending_add         = uct_wimm_ep_pending_add;
+    ops->ep_pending_purge       = uct_wimm_ep_pending_purge;
+    ops->ep_flush               = uct_wimm_ep_flush;
+    ops->iface_progress_enable  = uct_wimm_iface_progress_enable;
+    ops->iface_progress_disable = uct_wimm_iface_progress_disable;
+    ops->iface_event_arm        = uct_wimm_iface_event_arm;
+    ops->iface_close            = UCS_CLASS_DELETE_FUNC_NAME(uct_wimm_iface_t);
+    ops->iface_query            = uct_wimm_iface_tl_query;
+    ops->iface_get_address      = uct_wimm_iface_get_address;
+    ops->iface_is_reachable     = uct_wimm_iface_is_reachable;
     return UCS_OK;
 
 err_imm_cleanup:
@@ -696,6 +705,7 @@ static UCS_CLASS_CLEANUP_FUNC(uct_wimm_iface_t)
     /* rc_verbs' destructor stops progress, too, but needs what goes here */
     uct_base_iface_progress_disable(&self->super.super.super.super.super,
                                     UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    uct_wimm_qp_drain_stop(self);
 
     if (self->config.stats) {
         uct_wimm_stats_print_iface(self);

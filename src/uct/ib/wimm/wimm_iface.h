@@ -102,6 +102,9 @@ typedef struct uct_wimm_iface {
     unsigned deferred;
     ucs_list_link_t failed_eps;
 
+    /* Progress of such queue pairs while that of the interface is disabled */
+    uct_worker_cb_id_t drain_cb_id;
+
     struct {
         ucs_time_t qp_drain_timeout;
         unsigned num_slots;    /* Notification slots that a peer has here */

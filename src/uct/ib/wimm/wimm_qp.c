@@ -66,6 +66,49 @@ static unsigned uct_wimm_qp_rx_done(void *arg)
                                 0, 0);
 }
 
+static int uct_wimm_qp_is_progress_disabled(const uct_wimm_iface_t *iface)
+{
+    return iface->super.super.super.super.progress_flags == 0;
+}
+
+/* The interface's progress in its stead. With endpoints it would be what the user
+ * disabled. */
+static unsigned uct_wimm_qp_drain_progress(void *arg)
+{
+    uct_wimm_iface_t *iface  = arg;
+    uct_rc_iface_t *rc_iface = &iface->super.super;
+
+    if (!uct_wimm_qp_is_progress_disabled(iface) ||
+        ucs_list_is_empty(&rc_iface->qp_gc_list)) {
+        uct_wimm_qp_drain_stop(iface);
+        return 0;
+    }
+
+    return ucs_list_is_empty(&rc_iface->ep_list) ? rc_iface->progress(iface) :
+                                                   0;
+}
+
+void uct_wimm_qp_drain_start(uct_wimm_iface_t *iface)
+{
+    uct_rc_iface_t *rc_iface = &iface->super.super;
+
+    if (!uct_wimm_qp_is_progress_disabled(iface) ||
+        ucs_list_is_empty(&rc_iface->qp_gc_list)) {
+        return;
+    }
+
+    /* Does nothing if it is registered */
+    uct_worker_progress_register_safe(&rc_iface->super.super.worker->super,
+                                      uct_wimm_qp_drain_progress, iface, 0,
+                                      &iface->drain_cb_id);
+}
+
+void uct_wimm_qp_drain_stop(uct_wimm_iface_t *iface)
+{
+    uct_worker_progress_unregister_safe(
+            &iface->super.super.super.super.worker->super, &iface->drain_cb_id);
+}
+
 void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *wimm_ep)
 {
     uct_rc_verbs_ep_t *ep              = &wimm_ep->super;
@@ -112,6 +155,8 @@ void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *wimm_ep)
         ucs_debug("qp 0x%x: no wait for last wqe: %s", ctx->qp_num,
                   ucs_status_string(status));
     }
+
+    uct_wimm_qp_drain_start(iface);
 }
 
 void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc)

@@ -59,6 +59,14 @@ typedef struct uct_wimm_qp {
  */
 void uct_wimm_qp_retire(uct_wimm_qp_t *dead_qp, uct_wimm_ep_t *ep);
 
+/**
+ * Have the worker look after those that are there while the interface's progress is
+ * disabled, as UCP does with the last endpoint: they would stay until the next one.
+ */
+void uct_wimm_qp_drain_start(uct_wimm_iface_t *iface);
+
+void uct_wimm_qp_drain_stop(uct_wimm_iface_t *iface);
+
 /* Send completion on a queue pair that has no endpoint any more */
 void uct_wimm_qp_completion(uct_wimm_iface_t *iface, const struct ibv_wc *wc);
 
