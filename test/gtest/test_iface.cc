@@ -185,6 +185,17 @@ TEST_F(test_iface, smallest_receive_queues)
     }
 }
 
+TEST_F(test_iface, queues_of_no_use_are_refused)
+{
+    expect_error("UCX_WIMM_RX_QUEUE_LEN is 0, nothing could be received");
+    EXPECT_THROW(open({ { "IB_RX_QUEUE_LEN", "0" } }), std::runtime_error);
+    for (const char *length : { "0", "1" }) {
+        expect_error("UCX_WIMM_TX_CQ_LEN is " + std::string(length) +
+                     ", it has to be 2 or more");
+        EXPECT_THROW(open({ { "RC_TX_CQ_LEN", length } }), std::runtime_error);
+    }
+}
+
 TEST_F(test_iface, completion_queue_has_room_for_all_receives)
 {
     for (unsigned length : { 5, 64, 100, 4095, 4096 }) {
@@ -296,4 +307,15 @@ TEST_F(test_iface, attributes_are_those_of_rc_verbs)
     EXPECT_GE(ours.cap.put.max_short, 64u);
     EXPECT_GE(ours.cap.am.max_bcopy, ours.cap.am.max_short);
     EXPECT_GE(ours.cap.put.max_zcopy, size_t(1024 * 1024));
+}
+
+/* UCP asks before it has endpoints. As rc_verbs answers it ends the process here. */
+TEST_F(test_iface, completion_queue_shorter_than_a_send_queue)
+{
+    uct_perf_attr_t perf = {};
+
+    open_pair({ { "RC_TX_CQ_LEN", "2" } });
+    perf.field_mask = UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS;
+    ASSERT_OK(uct_iface_estimate_perf(sender().iface(), &perf));
+    EXPECT_LT(0u, perf.max_inflight_eps);
 }

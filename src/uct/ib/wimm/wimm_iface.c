@@ -585,6 +585,17 @@ static ucs_status_t uct_wimm_iface_check_config(
         return UCS_ERR_INVALID_PARAM;
     }
 
+    if (rc_config->super.rx.queue_len == 0) {
+        ucs_error("UCX_WIMM_RX_QUEUE_LEN is 0, nothing could be received");
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (config->super.super.tx_cq_len < 2) {
+        ucs_error("UCX_WIMM_TX_CQ_LEN is %u, it has to be 2 or more",
+                  config->super.super.tx_cq_len);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     /* Also if it is no number */
     if ((config->rx_event_mod_count > UINT16_MAX) ||
         !((period_us >= 0) && (period_us < (UINT16_MAX + 0.5)))) {
@@ -669,8 +680,15 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     self->rc_ops.super.handle_failure = uct_wimm_ep_handle_tx_failure;
     self->rc_ops.fc_handler           = uct_wimm_fc_handler;
     self->rc_ops.ep_post_check        = uct_wimm_ep_post_check;
-    ib_iface->ops                     = &self->rc_ops.super;
-    ib_iface->super.internal_ops      = &self->rc_ops.super.super;
+
+    /* rc_verbs says that it has as many endpoints in flight as its completion queue takes
+     * full send queues (and asserts that it takes one), for UCP to choose who looks after
+     * an idle peer: an auxiliary ud_verbs would win, which takes minutes. A check is one
+     * request, and waits if there is none. */
+    self->rc_ops.super.super.iface_estimate_perf = uct_ib_iface_estimate_perf;
+
+    ib_iface->ops                = &self->rc_ops.super;
+    ib_iface->super.internal_ops = &self->rc_ops.super.super;
 
     rc_iface->progress          = uct_wimm_iface_progress;
     self->base_query            = ops->iface_query;
