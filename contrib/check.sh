@@ -11,6 +11,8 @@ set -u
 self=$(readlink -f "${BASH_SOURCE[0]}")
 # shellcheck source=contrib/common.sh
 . "$(dirname "$self")/common.sh" || exit 1
+# shellcheck source=contrib/suites.sh
+. "$WIMM_TOP/contrib/suites.sh" || exit 1
 # shellcheck source=test/lib/tap.sh
 . "$WIMM_TOP/test/lib/tap.sh" || exit 1
 
@@ -25,7 +27,10 @@ WIMM_FORCE_VM=y). The output of each suite is kept in build-gcc/check-logs/. The
 last line counts tests; the exit status is 0 only if none failed and all could
 run.
 
+Two suites run at a time on two or more CPUs, when the memory suffices for both.
+
 Options
+  --jobs N  run at most N suites at a time; 1: in the order of the list
   --list    print the names of the suites
   --long    with the sanitizers, also run the transport tests that do the same very
             often; and UCX's tests on rc_verbs, to compare them with what was
@@ -40,12 +45,29 @@ clang_build=$WIMM_TOP/build-clang
 asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
-suites=(format build unit wimm_run configure distcheck sanitizers valgrind vm uct ucp
+suites=(format build unit scheduler wimm_run configure distcheck sanitizers valgrind vm uct ucp
         emulated examples perf selection clients wire stress conformance demo)
+
+# shellcheck disable=SC2034 # all of these are for suites.sh
+suites_first=(format build unit) # they build what the others use
+
+# Seconds on two cores, one after another
+# shellcheck disable=SC2034
+declare -A suite_seconds=([perf]=962 [conformance]=427 [sanitizers]=411 [ucp]=372
+    [valgrind]=254 [uct]=224 [distcheck]=160 [examples]=101 [stress]=82 [vm]=75
+    [configure]=52 [demo]=47 [selection]=39 [clients]=36 [wire]=18 [emulated]=13
+    [scheduler]=10 [wimm_run]=3)
+
+# MiB: wimm-vm's default with what qemu takes itself; twelve GiB of it for UCX's tests
+suite_memory_else=5500
+# shellcheck disable=SC2034
+declare -A suite_memory=([conformance]=13500 [distcheck]=1500 [configure]=1500
+    [emulated]=500 [scheduler]=500 [wimm_run]=500)
 
 # Longest time for one suite, in seconds: about ten times what it takes, but those of
 # the longest have limits inside
 suite_limit=1200
+suite_grace=20
 declare -A longer_limit=([conformance]=6000 [perf]=4200 [sanitizers]=2400)
 
 # Transport tests that do many times what others do, too
@@ -126,6 +148,10 @@ suite_unit() {
     tap_done
 }
 
+suite_scheduler() {
+    "$WIMM_TOP/test/build/test_suites.sh"
+}
+
 suite_wimm_run() {
     "$WIMM_TOP/test/loading/test_wimm_run.sh"
 }
@@ -179,7 +205,7 @@ suite_vm() {
 }
 
 suite_uct() {
-    wimm_on_device single 600 "$gcc_build/test/gtest/gtest_uct"
+    wimm_on_device single 900 "$gcc_build/test/gtest/gtest_uct"
 }
 
 suite_selection() {
@@ -329,105 +355,21 @@ suite_demo() {
     tap_done
 }
 
-# ---------------------------------------------------------------- counting
-
-gtest_line='^\[  (     OK|FAILED |SKIPPED) \] .* \([0-9]+ ms\)$'
-gtest_ok='^\[       OK \] .* \([0-9]+ ms\)$'
-gtest_failed='^\[  FAILED  \] .* \([0-9]+ ms\)$'
-gtest_skipped='^\[  SKIPPED \] .* \([0-9]+ ms\)$'
-tap_line='^(not )?ok [0-9]+'
-tap_failed='^not ok [0-9]+'
-tap_skipped='^ok [0-9]+ .*# SKIP'
-tap_none='^1\.\.0 # SKIP'
-# Tests of others that nobody expects to pass here: they are not counted
-as_recorded='^# [0-9]+ skipped and [0-9]+ failed, as recorded for rc_verbs$'
-stress_time='^# stress: [0-9]+ notified puts'
-
-passed=0
-failed=0
-skipped=0
-notes=()
-timing=()
-
-lines() { # LOG PATTERN: how many
-    grep -c -a -E -- "$2" "$1"
-}
-
-note() { # PREFIX LOG PATTERN: each line that matches
-    local line
-
-    while IFS= read -r line; do
-        notes+=("$1: ${line#\# }")
-    done < <(grep -a -E -- "$3" "$2")
-}
-
-# googletest gives the reason of a skip before the line that counts it
-skip_reasons() { # NAME LOG
-    local line
-
-    while IFS= read -r line; do
-        notes+=("skipped: $1: $line")
-    done < <(awk '
-                 want            {reason = $0; want = 0}
-                 / Skipped$/     {want = 1}
-                 $0 ~ "^\\[  SKIPPED \\] .* \\([0-9]+ ms\\)$" {
-                     sub(/^\[  SKIPPED \] /, ""); print $0 ": " reason
-                 }' "$2")
-    note "skipped: $1" "$2" "$tap_skipped|$tap_none"
-}
-
-# suite NAME: run it, and count the tests in its output, of googletest or in TAP. A
-# suite that fails without a failed test, that ran no test, or that ended before
-# its plan did, counts as one failure.
-suite() {
-    local name=$1 log=$logs/$1.log start=$SECONDS status p f s tap plan
-    local limit=${longer_limit[$1]-$suite_limit}
-
-    say "$name"
-    wimm_job timeout -k 20 "$limit" bash "$self" --run "$name" \
-        >"$log" 2>&1 </dev/null
-    status=$?
-
-    s=$(($(lines "$log" "$gtest_skipped") + $(lines "$log" "$tap_skipped") +
-         $(lines "$log" "$tap_none")))
-    f=$(($(lines "$log" "$gtest_failed") + $(lines "$log" "$tap_failed")))
-    tap=$(lines "$log" "$tap_line")
-    p=$(($(lines "$log" "$gtest_ok") + tap - $(lines "$log" "$tap_failed") -
-         $(lines "$log" "$tap_skipped")))
-    plan=$(awk '/^1\.\.[0-9]+/ {split($1, part, "[.][.]"); sum += part[2]}
-                END {print sum + 0}' "$log")
-    note "FAILED: $name" "$log" "$gtest_failed|$tap_failed"
-    skip_reasons "$name" "$log"
-    note "$name" "$log" "$as_recorded|$stress_time"
-
-    if [ $status != 0 ] && [ $f = 0 ]; then
-        f=1
-        notes+=("FAILED: $name: it ended with status $status, see $log")
-    elif [ "$tap" != "$plan" ]; then
-        f=$((f + 1))
-        notes+=("FAILED: $name: $tap tests of a plan of $plan, see $log")
-    elif [ $((p + f + s)) = 0 ]; then
-        f=1
-        notes+=("FAILED: $name: it ran no test, see $log")
-    fi
-    [ $f = 0 ] || tail -n 40 "$log"
-
-    passed=$((passed + p))
-    failed=$((failed + f))
-    skipped=$((skipped + s))
-    timing+=("$(printf '%5d s  %-12s %4d passed, %d failed, %d skipped' \
-                $((SECONDS - start)) "$name" $p $f $s)")
-    echo "   ${timing[-1]}"
-}
-
 # ---------------------------------------------------------------- main
 
+# A third would have no CPU
+jobs=$((WIMM_JOBS < 2 ? WIMM_JOBS : 2))
 chosen=()
 while [ $# -gt 0 ]; do
     case $1 in
     --list)    printf '%s\n' "${suites[@]}"; exit 0 ;;
     --long)    export WIMM_CHECK_LONG=y ;;
     --help|-h) usage; exit 0 ;;
+    --jobs)
+        [[ ${2-} =~ ^[1-9][0-9]?$ ]] || die "--jobs takes a number from 1 to 99"
+        jobs=$2
+        shift
+        ;;
     --run)
         # One suite, in a process of its own
         export WIMM_BUILD_DIR=$gcc_build
@@ -438,7 +380,7 @@ while [ $# -gt 0 ]; do
     *)
         [[ " ${suites[*]} " = *" $1 "* ]] ||
             die "there is no suite '$1' (see --list)"
-        chosen+=("$1")
+        [[ " ${chosen[*]} " = *" $1 "* ]] || chosen+=("$1")
         ;;
     esac
     shift
@@ -448,7 +390,6 @@ done
 # The caller's settings are for the caller's programs
 unset "${!UCX_@}" "${!GTEST_@}"
 
-start=$SECONDS
 wimm_lock
 # Not as a job: sudo may have to ask for a password
 "$WIMM_TOP/contrib/setup.sh" --perf || {
@@ -457,14 +398,5 @@ wimm_lock
 }
 mkdir -p "$logs"
 
-for name in "${chosen[@]}"; do
-    suite "$name"
-done
-
-echo
-say "where the time went"
-printf '%s\n' "${timing[@]}"
-say "$((SECONDS - start)) s in all"
-[ ${#notes[@]} = 0 ] || printf '%s\n' "${notes[@]}"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ]
+suites_run "$jobs" "${chosen[@]}"
+suites_report

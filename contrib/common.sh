@@ -129,8 +129,16 @@ wimm_autotools_changed() {
 
 # wimm_build FOLDER [CONFIGURE-OPTION...]: build the tree in a folder, which is
 # configured anew only when its options or configure itself have changed.
-# WIMM_CONFIGURE_OPTIONS has more of them, --with-ucx=PREFIX for instance.
+# WIMM_CONFIGURE_OPTIONS has more of them, --with-ucx=PREFIX for instance. One at a time:
+# suites of check.sh that run beside each other may want the same folder.
 wimm_build() {
+    (
+        flock 8
+        wimm_build_locked "$@"
+    ) 8>"$WIMM_CACHE_DIR/build.lock"
+}
+
+wimm_build_locked() {
     local dir=$1 stamp options
 
     shift
