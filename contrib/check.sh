@@ -46,7 +46,7 @@ asan_build=$WIMM_TOP/build-asan
 logs=$gcc_build/check-logs
 
 suites=(format build unit scheduler wimm_run configure distcheck sanitizers valgrind vm uct ucp
-        emulated examples perf selection clients wire stress conformance demo)
+        emulated examples perf selection clients wire stress faults conformance demo)
 
 # shellcheck disable=SC2034 # all of these are for suites.sh
 suites_first=(format build unit) # they build what the others use
@@ -54,7 +54,7 @@ suites_first=(format build unit) # they build what the others use
 # Seconds on two cores, one after another
 # shellcheck disable=SC2034
 declare -A suite_seconds=([perf]=962 [conformance]=427 [sanitizers]=411 [ucp]=372
-    [valgrind]=254 [uct]=224 [distcheck]=160 [examples]=101 [stress]=82 [vm]=75
+    [faults]=400 [valgrind]=254 [uct]=224 [distcheck]=160 [examples]=101 [stress]=82 [vm]=75
     [configure]=52 [demo]=47 [selection]=39 [clients]=36 [wire]=18 [emulated]=13
     [scheduler]=10 [wimm_run]=3)
 
@@ -68,7 +68,7 @@ declare -A suite_memory=([conformance]=13500 [distcheck]=1500 [configure]=1500
 # the longest have limits inside
 suite_limit=1200
 suite_grace=20
-declare -A longer_limit=([conformance]=6000 [perf]=4200 [sanitizers]=2400)
+declare -A longer_limit=([conformance]=6000 [faults]=6000 [perf]=4200 [sanitizers]=2400)
 
 # Transport tests that do many times what others do, too
 often_tests='*thousand*:*hundreds*:*often*'
@@ -334,6 +334,13 @@ suite_wire() {
 
 suite_stress() {
     wimm_on_device pair 900 "$WIMM_TOP/test/stress/test_stress.sh"
+}
+
+# A tenth of what --long does
+suite_faults() {
+    export WIMM_FAULTS_COUNT=100000
+    [ -z "${WIMM_CHECK_LONG-}" ] || WIMM_FAULTS_COUNT=1000000
+    wimm_on_device pair 5900 "$WIMM_TOP/test/faults/test_faults.sh"
 }
 
 suite_demo() {

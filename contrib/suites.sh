@@ -29,6 +29,7 @@ tap_none='^1\.\.0 # SKIP'
 # Tests of others that nobody expects to pass here: they are not counted
 as_recorded='^# [0-9]+ skipped and [0-9]+ failed, as recorded for rc_verbs$'
 stress_time='^# stress: [0-9]+ notified puts'
+faults_survived='^# faults: [0-9]+ runs: '
 
 passed=0
 failed=0
@@ -102,7 +103,7 @@ suite_finish() {
                 END {print sum + 0}' "$log")
     note "$name" "FAILED: " "$log" "$gtest_failed|$tap_failed"
     skip_reasons "$name" "$log"
-    note "$name" "" "$log" "$as_recorded|$stress_time"
+    note "$name" "" "$log" "$as_recorded|$stress_time|$faults_survived"
 
     if [ "$status" != 0 ] && [ $f = 0 ]; then
         f=1

@@ -141,8 +141,7 @@ ucp_entity::ucp_entity(const params &p)
     config_list config       = {
               { "TLS", is_tcp ? "wimm,ud_verbs:aux,tcp" : "wimm,ud_verbs:aux" },
               { "NET_DEVICES", device + ":1" + (is_tcp ? "," + m_netdev : "") },
-              { "SOCKADDR_TLS_PRIORITY", is_tcp ? "tcp" : "rdmacm" },
-              { "IB_RX_QUEUE_LEN", "256" }
+              { "SOCKADDR_TLS_PRIORITY", is_tcp ? "tcp" : "rdmacm" }
     };
     ucp_params_t ucp_params     = {};
     ucp_worker_params_t wparams = {};
@@ -152,6 +151,11 @@ ucp_entity::ucp_entity(const params &p)
         config = { { "TLS", emulated_tls() },
                    { "NET_DEVICES", m_netdev },
                    { "SOCKADDR_TLS_PRIORITY", "tcp" } };
+    }
+
+    /* Of all transports, and before what the environment has for one */
+    if (getenv("UCX_WIMM_RX_QUEUE_LEN") == nullptr) {
+        config.push_back({ "IB_RX_QUEUE_LEN", "256" });
     }
 
     config.insert(config.end(), p.config.begin(), p.config.end());
