@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -318,6 +319,20 @@ void faults_test::connect(uint64_t count)
             wait_command(i);
         }
     }
+}
+
+void faults_test::finish(uint64_t count)
+{
+    uint64_t most = 0;
+
+    for (const auto &side : m_ledger->streams[m_ledger->generation]) {
+        for (const stream_counts &s : side) {
+            most = std::max<uint64_t>(most, s.posted);
+        }
+    }
+    /* Who posts meanwhile is not beyond the goal: it has no more than its window */
+    m_ledger->goal = most + num_places + (count / (num_sides * num_eps));
+    wait_all_delivered();
 }
 
 unsigned faults_test::num_failed() const

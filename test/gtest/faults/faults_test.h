@@ -60,6 +60,9 @@ class faults_test : public ::testing::TestWithParam<const char *> {
     void connect(uint64_t count);
     void connect();
 
+    /* So many more, or some more, and all have come */
+    void finish(uint64_t count);
+
     /* Endpoints of both sides end, if none has failed after a flush; nothing is left */
     void disconnect(bool flush = true);
 
