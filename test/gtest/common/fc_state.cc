@@ -50,6 +50,25 @@ unsigned fc_state::ctrl_waiting(const entity &e, unsigned index)
     return wimm_ep(e, index)->ctrl;
 }
 
+unsigned fc_state::imm_allocated(const entity &e)
+{
+    unsigned count = 0;
+
+    for (const ucs_mpool_chunk_t *chunk = wimm_iface(e)->imm.mp.data->chunks;
+         chunk != nullptr; chunk        = chunk->next) {
+        count += chunk->num_elems;
+    }
+    return count;
+}
+
+unsigned fc_state::imm_limit(const entity &e)
+{
+    const uct_wimm_iface_t *iface = wimm_iface(e);
+
+    return (iface->config.num_slots * iface->fc.num_eps) +
+           iface->imm.mp.data->elems_per_chunk;
+}
+
 void fc_state::set_reclaiming(const entity &e, unsigned index)
 {
     wimm_ep(e, index)->flags |= UCT_WIMM_EP_FLAG_RECLAIMING;

@@ -43,6 +43,11 @@ unsigned rx_slots(const entity &e, unsigned index = 0);
 /* Control messages that wait to be sent, as a mask of operations */
 unsigned ctrl_waiting(const entity &e, unsigned index = 0);
 
+/* Notifications that wait for a handler: elements allocated, and the most there may be
+ * with the endpoints that there are, in whole chunks */
+unsigned imm_allocated(const entity &e);
+unsigned imm_limit(const entity &e);
+
 /* As if credits had been asked back from the peer, and it had not answered */
 void set_reclaiming(const entity &e, unsigned index = 0);
 

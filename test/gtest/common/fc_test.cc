@@ -9,6 +9,9 @@
 #include <algorithm>
 
 
+const uint8_t fc_test::am_id;
+
+
 fc_test::flow::flow(entity &from, entity &to, unsigned num_eps, traffic kind)
     : m_from(from), m_to(to), m_kind(kind)
 {

@@ -130,6 +130,12 @@ ucs_status_t uct_wimm_ep_connect_to_ep(uct_ep_h tl_ep,
         return UCS_ERR_INVALID_ADDR;
     }
 
+    if (!uct_wimm_iface_check_dev_addr(uct_wimm_ep_iface(ep), dev_addr)) {
+        ucs_error("the peer's device address is not one of this kind of"
+                  " device");
+        return UCS_ERR_INVALID_ADDR;
+    }
+
     status = uct_rc_verbs_ep_connect_to_ep(tl_ep, dev_addr,
                                            (const uct_ep_addr_t *)(wimm_addr +
                                                                    1));

@@ -126,13 +126,19 @@ static unsigned uct_wimm_iface_post_recv(uct_wimm_iface_t *iface, unsigned max)
     uct_rc_iface_t *rc_iface = &iface->super.super;
     uct_ib_recv_wr_t wrs[UCT_WIMM_MAX_RECV_BATCH];
     struct ibv_recv_wr *bad_wr, *wr;
-    unsigned count;
+    unsigned count, i;
     int ret;
 
     count = uct_ib_iface_prepare_rx_wrs(&rc_iface->super, &rc_iface->rx.mp, wrs,
                                         max);
     if (ucs_unlikely(count == 0)) {
         return 0;
+    }
+
+    /* UCX has the length of a descriptor from its begin, and the address of the header
+     * in it: a peer could write beyond its end */
+    for (i = 0; i < count; ++i) {
+        wrs[i].sg.length -= rc_iface->super.config.rx_hdr_offset;
     }
 
     ret = ibv_post_srq_recv(iface->super.srq, &wrs[0].ibwr, &bad_wr);
@@ -513,6 +519,35 @@ static ucs_status_t uct_wimm_iface_get_address(
     return UCS_OK;
 }
 
+int uct_wimm_iface_check_dev_addr(uct_wimm_iface_t *iface,
+                                  const uct_device_addr_t *dev_addr)
+{
+    const uct_ib_address_t *ib_addr = (const uct_ib_address_t *)dev_addr;
+    uct_ib_iface_t *ib_iface        = &iface->super.super.super;
+    int is_roce                     = uct_ib_iface_is_roce(ib_iface);
+    const uint8_t subnet_flags      = UCT_IB_ADDRESS_FLAG_SUBNET16 |
+                                 UCT_IB_ADDRESS_FLAG_SUBNET64;
+    uct_ib_address_pack_params_t params;
+
+    /* No interface puts the index of a GID into its address */
+    if (!is_roce != !(ib_addr->flags & UCT_IB_ADDRESS_FLAG_LINK_LAYER_ETH) ||
+        (ib_addr->flags & UCT_IB_ADDRESS_FLAG_GID_INDEX) ||
+        (!is_roce && ucs_test_all_flags(ib_addr->flags, subnet_flags))) {
+        return 0;
+    }
+
+    uct_ib_address_unpack(ib_addr, &params);
+    if ((params.flags & UCT_IB_ADDRESS_PACK_FLAG_PATH_MTU) &&
+        ((params.path_mtu < IBV_MTU_256) || (params.path_mtu > IBV_MTU_4096))) {
+        return 0;
+    }
+
+    return (params.gid.global.interface_id != 0) ||
+           (!ib_iface->config.force_global_addr &&
+            (params.gid.global.subnet_prefix ==
+             ib_iface->gid_info.gid.global.subnet_prefix));
+}
+
 static int uct_wimm_iface_is_reachable(const uct_iface_h tl_iface,
                                        const uct_device_addr_t *dev_addr,
                                        const uct_iface_addr_t *iface_addr)
@@ -535,6 +570,11 @@ static int uct_wimm_iface_is_reachable(const uct_iface_h tl_iface,
                      " %d: it is not reachable by wimm",
                      version, UCT_WIMM_PROTO_VERSION);
         }
+        return 0;
+    }
+
+    if (!uct_wimm_iface_check_dev_addr(iface, dev_addr)) {
+        ucs_diag("the peer's device address is not one of this kind of device");
         return 0;
     }
 

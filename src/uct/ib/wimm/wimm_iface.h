@@ -145,6 +145,10 @@ static UCS_F_ALWAYS_INLINE int uct_wimm_iface_is(uct_iface_h tl_iface)
 /* Post all receives that are free, down to the last one */
 void uct_wimm_iface_post_all_recv(uct_wimm_iface_t *iface);
 
+/* Whether this is a device's address, as UCX asserts when it is unpacked and used */
+int uct_wimm_iface_check_dev_addr(uct_wimm_iface_t *iface,
+                                  const uct_device_addr_t *dev_addr);
+
 /* The peer sent what the protocol does not have: close the connection */
 void uct_wimm_iface_protocol_error(uct_wimm_ep_t *ep, const struct ibv_wc *wc,
                                    const char *what);
