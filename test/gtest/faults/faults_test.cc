@@ -308,9 +308,9 @@ void faults_test::connect(uint64_t count)
 
     m_ledger->generation = m_ledger->generation + 1;
     ASSERT_LT(m_ledger->generation, max_generations);
-    m_ledger->goal       = (count == UINT64_MAX) ?
-                                   count :
-                                   ((count - 1) / (num_sides * num_eps)) + 1;
+    m_ledger->goal = (count == UINT64_MAX) ?
+                             count :
+                             ((count - 1) / (num_sides * num_eps)) + 1;
     for (command_t command : { COMMAND_ADDRESS, COMMAND_CONNECT }) {
         for (unsigned i = 0; i < num_sides; ++i) {
             post_command(i, command);

@@ -135,7 +135,7 @@ class faults_test : public ::testing::TestWithParam<const char *> {
     uint32_t m_num_commands = 0;
     int m_num_qps[num_sides];
     bool m_has_netem = false;
-    unsigned m_seed = 0;
+    unsigned m_seed  = 0;
 };
 
 

@@ -80,7 +80,7 @@ struct ledger {
     char api[8];
     char config[512]; /* KEY=VALUE for UCX_WIMM_KEY, UCX_KEY=VALUE, by blanks */
     char allowed[max_allowed][64]; /* Parts of lines that UCX may log */
-    std::atomic<uint64_t> goal; /* Of each stream */
+    std::atomic<uint64_t> goal;    /* Of each stream */
     std::atomic<uint32_t> generation;
     std::atomic<uint32_t> failure_expected; /* Endpoints may */
     side_state sides[num_sides];

@@ -40,8 +40,8 @@ TEST_P(queue_faults, smallest_receive_queue)
 /* The interface says so, once, with both numbers: here as its first endpoint is created */
 TEST_P(queue_faults, one_receive)
 {
-    const unsigned warning =
-            allow("a receive queue of 1 is short for 1 endpoints");
+    const unsigned warning = allow(
+            "a receive queue of 1 is short for 1 endpoints");
 
     deliver("RX_QUEUE_LEN=1");
     for (unsigned i : { LEFT, RIGHT }) {

@@ -372,8 +372,8 @@ void traffic::arrived(uint32_t imm, size_t length)
     const uint32_t mask       = (1u << number_bits) - 1;
     const uint32_t generation = imm >> (32 - generation_bits);
     const unsigned index      = (imm >> number_bits) % num_eps;
-    stream_counts &s    = m_shared->streams[generation][1 - m_side][index];
-    const uint64_t next = s.delivered;
+    stream_counts &s      = m_shared->streams[generation][1 - m_side][index];
+    const uint64_t next   = s.delivered;
     const uint64_t number = next + static_cast<int32_t>(((imm - next) & mask)
                                                         << (32 - number_bits)) /
                                            (1 << (32 - number_bits));

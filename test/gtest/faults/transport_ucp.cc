@@ -61,7 +61,8 @@ class transport_ucp : public transport {
     std::vector<ucp_rkey_h> m_rkeys;
 };
 
-transport_ucp::transport_ucp(const std::string &device) : m_peer_addr(0), m_num_errors(0)
+transport_ucp::transport_ucp(const std::string &device)
+    : m_peer_addr(0), m_num_errors(0)
 {
     ucp_entity::params open;
 

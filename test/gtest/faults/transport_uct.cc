@@ -97,7 +97,8 @@ class transport_uct : public transport {
     int m_tx_total;
 };
 
-transport_uct::transport_uct(const std::string &device) : m_peer(), m_connected(false)
+transport_uct::transport_uct(const std::string &device)
+    : m_peer(), m_connected(false)
 {
     /* Read by what follows, once */
     setenv("WIMM_TEST_DEVICE", device.c_str(), 1);
