@@ -30,10 +30,10 @@ class peer_faults : public faults_test {
 
     /* How long it takes at most to give up a peer: keepalive has asked all endpoints after
      * two intervals; each transmission has four times its time (IBTA 9.7.6.1.3), which UCX
-     * rounds up to a power of two. Twice that, for a machine that is busy. */
+     * rounds up to a power of two. Four times that, for a machine that is busy. */
     static double time_to_fail(double timeout, unsigned retries)
     {
-        return 2 *
+        return 4 *
                ((2 * keepalive_interval) + (4 * 2 * timeout * (retries + 1)));
     }
 
