@@ -33,8 +33,8 @@ Options
   --jobs N  run at most N suites at a time; 1: in the order of the list
   --list    print the names of the suites
   --long    with the sanitizers, also run the transport tests that do the same very
-            often; and UCX's tests on rc_verbs, to compare them with what was
-            recorded
+            often; UCX's tests on rc_verbs, to compare them with what was recorded;
+            and all sizes, and longer runs, of other people's programs
   --help    this text
 END
 }
@@ -54,8 +54,8 @@ suites_first=(format build unit) # they build what the others use
 # Seconds on two cores, one after another
 # shellcheck disable=SC2034
 declare -A suite_seconds=([perf]=962 [conformance]=427 [sanitizers]=411 [ucp]=372
-    [faults]=400 [valgrind]=254 [uct]=224 [distcheck]=160 [examples]=101 [stress]=82 [vm]=75
-    [configure]=52 [demo]=47 [selection]=39 [clients]=36 [wire]=18 [emulated]=13
+    [faults]=450 [clients]=280 [valgrind]=254 [uct]=224 [distcheck]=160 [examples]=101
+    [stress]=82 [vm]=75 [configure]=52 [demo]=47 [selection]=39 [wire]=18 [emulated]=13
     [scheduler]=10 [wimm_run]=3)
 
 # MiB: wimm-vm's default with what qemu takes itself; twelve GiB of it for UCX's tests
@@ -68,7 +68,8 @@ declare -A suite_memory=([conformance]=13500 [distcheck]=1500 [configure]=1500
 # the longest have limits inside
 suite_limit=1200
 suite_grace=20
-declare -A longer_limit=([conformance]=6000 [faults]=6000 [perf]=4200 [sanitizers]=2400)
+declare -A longer_limit=([clients]=6200 [conformance]=6000 [faults]=6000 [perf]=4200
+    [sanitizers]=2400)
 
 # Transport tests that do many times what others do, too
 often_tests='*thousand*:*hundreds*:*often*'
@@ -250,7 +251,16 @@ suite_perf() {
 }
 
 suite_clients() {
-    wimm_on_device pair 600 "$WIMM_TOP/test/clients/test_ucx_clients.sh"
+    local tests=$WIMM_TOP/test/clients seconds=1500
+
+    [ -z "${WIMM_CHECK_LONG-}" ] || seconds=3000
+    wimm_on_device pair $seconds "$tests/test_ucx_clients.sh"
+    tap_is "UCX's programs: exit status" $? 0
+    tap_run "programs for Open MPI are built" make -s -C "$gcc_build/test/clients" V=0 check
+    tap_run "both of them" test -x "$gcc_build/test/clients/mpi_check" -a -x "$gcc_build/test/clients/shmem_check"
+    wimm_on_device pair $seconds "$tests/test_mpi.sh"
+    tap_is "Open MPI: exit status" $? 0
+    tap_done
 }
 
 # UCX's UCT tests on one transport. The longest of them needs 12 GiB.

@@ -38,7 +38,7 @@ packages_build="gcc g++ make autoconf automake libtool pkg-config xz-utils
 packages_run="iproute2 procps ibverbs-providers ibverbs-utils tcpdump"
 packages_vm="qemu-system-x86 busybox-static kmod cpio"
 packages_perf="gnuplot-nox"
-packages_test="clang clang-format git tshark valgrind libc6-dbg"
+packages_test="clang clang-format git tshark valgrind libc6-dbg openmpi-bin libopenmpi-dev"
 
 # The packages of a list that are not installed
 missing_packages() {

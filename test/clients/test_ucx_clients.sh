@@ -12,45 +12,23 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 top=$(cd "$here/../.." && pwd -P)
-# shellcheck source=test/lib/tap.sh
-. "$top/test/lib/tap.sh"
-# shellcheck source=test/lib/build_tree.sh
-. "$top/test/lib/build_tree.sh"
-
-# The first device with an active port, and the IP address of its network device
-for state in /sys/class/infiniband/*/ports/1/state; do
-    grep -q ACTIVE "$state" 2>/dev/null && break
-    state=''
-done
-[ -n "$state" ] || tap_skip_all "there is no RDMA device with an active port 1"
-client_dev=$(basename "${state%/ports/1/state}")
-read -r client_netdev < "${state%/state}/gid_attrs/ndevs/0" || client_netdev=lo
-client_ip=$(ip -4 -o addr show dev "$client_netdev" | sed -n 's/.* inet \([0-9.]*\).*/\1/p' | head -n 1)
+# shellcheck source=test/clients/lib.sh
+. "$here/lib.sh"
 for program in ucx_perftest io_demo; do
     command -v $program >/dev/null || tap_skip_all "$program is not installed"
 done
 
-unset "${!UCX_@}" LD_PRELOAD
 # The module alone, without the other settings of wimm-run
 preload=$("$run" --print 2>&1 | grep -E '^(LD_PRELOAD|UCX_PLUGIN_PATH)=') || { echo "Bail out! wimm-run --print fails"; exit 1; }
 export UCX_LOG_LEVEL=info UCX_HANDLE_ERRORS=none
-tmp=$(mktemp -d) || exit 1
 server_pid='' client_pid=''
 trap 'kill $server_pid $client_pid 2>/dev/null; rm -rf "$tmp"' EXIT
 
-# Longest time for one pair of processes: they need about 20 s in a VM without KVM, more on a busy machine
-limit=150
-
-server_dev=$client_dev server_ip=$client_ip client_source=() netdev=''
-if [ "${WIMM_VM-}" = pair ]; then
-    server_dev=rxe1 server_ip=10.0.0.2 client_source=(-I "$client_ip") netdev=$client_netdev
-fi
+# Longest time for one pair of processes: they need up to 80 s in a VM without KVM, more on a busy machine
+limit=500
+[ -z "${WIMM_CHECK_LONG-}" ] || limit=1500
 
 # ---------------------------------------------------------------- pairs of processes
-
-packets() { # sent by the client's device; nothing else is on that wire
-    cat "/sys/class/net/$netdev/statistics/tx_packets"
-}
 
 # shellcheck disable=SC2317 # called by tap_until
 listens() { # PORT
@@ -65,7 +43,7 @@ client_cpu=$(($(nproc) > 1))
 # TAG BATCH SERVER-WORDS -- CLIENT-WORDS: runs a batch of ucx_perftest tests. The output is in $tmp/TAG.server and .client,
 # the exit statuses in $statuses.
 perftest() {
-    local tag=$1 batch=$2 status
+    local tag=$1 batch=$2 status start=$SECONDS
     local -a server=() client=()
     shift 2
     while [ "$1" != -- ]; do
@@ -89,6 +67,7 @@ perftest() {
     wait $server_pid
     statuses="client $status, server $?"
     server_pid='' client_pid=''
+    tap_comment "$tag: $(wc -l < "$batch") tests in $((SECONDS - start)) s"
 }
 
 # TAG BATCH: one test for each line of the batch, ok if the client shows its result
@@ -117,88 +96,169 @@ quiet() {
 only_wimm() {
     local side
     for side in server client; do
-        tap_is "$1: the $side's endpoints are wimm's alone" \
-            "$(grep 'ep_cfg\[' "$tmp/$1.$side" | grep -o -E '[a-z_]+\([a-z0-9_]+/' | sed 's/.*(//' | sort -u | xargs)" wimm/
+        tap_is "$1: the $side's endpoints are wimm's alone" "$(lanes "$tmp/$1.$side")" wimm/
     done
 }
 
-# TAG COUNT NUMBER: on two devices the data really goes over the wire
-crossed() {
-    [ -n "$netdev" ] || return
-    if [ "$3" -ge "$2" ]; then
-        tap_ok "$1: crossed the wire"
+# ---------------------------------------------------------------- ucx_perftest: each test, in sizes
+
+# NUMBER SIZES PREFIX OPTIONS: adds lines to the batch on stdout, one for each size; without --long, NUMBER of them, which
+# are others for each call, so that all tests together have all sizes
+turn=0
+each_size() {
+    local number=$1 sizes=$2 name=$3 options=$4 i size count
+    # shellcheck disable=SC2206 # words
+    sizes=($sizes)
+    [ -z "${WIMM_CHECK_LONG-}" ] || number=${#sizes[@]}
+    [ "$number" -le ${#sizes[@]} ] || number=${#sizes[@]}
+    for ((i = 0; i < number; ++i)); do
+        size=${sizes[(turn + i * ${#sizes[@]} / number) % ${#sizes[@]}]}
+        count=20
+        [ "$size" -le 65536 ] || count=2
+        [ "$size" -le 1048576 ] || count=1
+        echo "${name}_$size $options -s $size -n $count -w 1"
+    done
+    turn=$((turn + 1))
+}
+
+small='1 8 64' medium='1 8 64 1024 8192' between='8 64 1024 8192 65536 1048576'
+all="1 $between 8388608"
+
+uct_tests() {
+    local test layout
+    for test in put_lat put_bw; do
+        each_size 2 "$small 80" ${test}_short "-t $test -D short"
+        each_size 2 "$medium" ${test}_bcopy "-t $test -D bcopy"
+        each_size 3 "$all" ${test}_zcopy "-t $test -D zcopy"
+    done
+    each_size 2 "$medium" get_bcopy "-t get -D bcopy"
+    # It has no zcopy for what fits into a completion
+    each_size 3 "1024 8192 65536 1048576 8388608" get_zcopy "-t get -D zcopy"
+    # Without the test's own header of 8 bytes no message is shorter
+    for test in am_lat am_bw; do
+        for layout in short shortiov; do
+            each_size 1 "8 64" ${test}_$layout "-t $test -D $layout"
+        done
+        for layout in bcopy zcopy; do
+            each_size 1 "8 64 1024 8192" ${test}_$layout "-t $test -D $layout"
+        done
+    done
+    # What the device can: no swap, and none of 4 bytes
+    for test in add_lat add_mr fadd cswap; do
+        each_size 1 8 $test "-t $test"
+    done
+    # Long enough for flow control and a full queue
+    echo "put_bw_short_often -t put_bw -D short -s 8 -n 1000"
+    echo "am_bw_short_often -t am_bw -D short -s 16 -n 1000"
+}
+
+# SIZES TEST: these, and one of those between; with --long, all
+sizes_and_one() {
+    local size
+    if [ -n "${WIMM_CHECK_LONG-}" ]; then
+        each_size 1 "$all" "$2" "-t $2"
     else
-        tap_not_ok "$1: crossed the wire" "only $3 packets left $netdev"
+        for size in $1; do
+            each_size 1 "$size" "$2" "-t $2"
+        done
+        each_size 1 "$between" "$2" "-t $2"
     fi
 }
 
-# ---------------------------------------------------------------- UCT
+ucp_tests() {
+    local test variants=$between
+    [ -z "${WIMM_CHECK_LONG-}" ] || variants=$all
+    # Of each kind of operation the smallest and the largest
+    for test in tag_lat tag_sync_lat stream_lat ucp_am_lat ucp_put_lat; do
+        sizes_and_one 1 $test
+    done
+    for test in tag_bw stream_bw ucp_am_bw ucp_put_bw; do
+        sizes_and_one 8388608 $test
+    done
+    sizes_and_one "1 8388608" ucp_get
+    sizes_and_one 1048576 tag_sync_bw
+    for test in ucp_add ucp_fadd ucp_swap ucp_cswap; do
+        each_size 2 "4 8" $test "-t $test"
+    done
+    each_size 1 "$variants" tag_lat_wild "-t tag_lat -C"
+    each_size 1 "$variants" tag_lat_unexpected "-t tag_lat -U"
+    each_size 1 "$variants" tag_bw_wild "-t tag_bw -C"
+    each_size 1 "$variants" stream_lat_data "-t stream_lat -r recv_data"
+    each_size 1 "$variants" stream_bw_data "-t stream_bw -r recv_data"
+    each_size 1 "$variants" ucp_am_lat_header "-t ucp_am_lat -H 64"
+    each_size 1 "$variants" ucp_am_bw_header "-t ucp_am_bw -H 64"
+    each_size 1 "$variants" ucp_put_bw_registered "-t ucp_put_bw -z"
+    each_size 1 "$variants" tag_bw_iov "-t tag_bw -D iov"
+    each_size 1 "$variants" tag_lat_wakeup "-t tag_lat -I -E sleep"
+    each_size 1 "$variants" tag_lat_errors "-t tag_lat -e"
+    # Also where the size is another one each time: 600000 is no multiple of a packet
+    echo "tag_lat_rndv -t tag_lat -s 600000 -n 5 -w 1"
+    echo "tag_bw_often -t tag_bw -s 1024 -n 300"
+    echo "ucp_put_bw_often -t ucp_put_bw -s 2048 -n 300"
+}
 
-cat > "$tmp/uct" <<'LINES'
-put_lat_short       -t put_lat  -D short  -s 8
-put_lat_short_80    -t put_lat  -D short  -s 80
-put_lat_bcopy       -t put_lat  -D bcopy  -s 4096
-put_lat_zcopy       -t put_lat  -D zcopy  -s 65536
-put_bw_short        -t put_bw   -D short  -s 8     -n 1000
-put_bw_bcopy        -t put_bw   -D bcopy  -s 2048  -n 300
-put_bw_zcopy        -t put_bw   -D zcopy  -s 65536
-get_bcopy           -t get      -D bcopy  -s 1024
-get_zcopy           -t get      -D zcopy  -s 65536
-am_lat_short        -t am_lat   -D short  -s 8
-am_lat_bcopy        -t am_lat   -D bcopy  -s 4096
-am_lat_zcopy        -t am_lat   -D zcopy  -s 4096
-am_bw_short         -t am_bw    -D short  -s 16    -n 1000
-add_lat             -t add_lat  -s 8
-add_mr              -t add_mr   -s 8
-fadd                -t fadd     -s 8
-cswap               -t cswap    -s 8
-LINES
+# Several threads, each with a worker of its own. They share a CPU, so that a round trip waits for the scheduler.
+ucp_threads() {
+    local test count
+    for test in tag_lat tag_bw stream_bw ucp_put_lat ucp_put_bw ucp_get ucp_am_bw ucp_fadd; do
+        count=10
+        [[ $test != *_lat ]] || [ -n "${WIMM_CHECK_LONG-}" ] || count=3
+        echo "${test}_2_threads -t $test -T 2 -M multi -s 8 -n $count -w 1"
+    done
+    echo "tag_bw_2_threads_large -t tag_bw -T 2 -M serialized -s 65536 -n 5 -w 1"
+}
+
+uct_tests > "$tmp/uct"
 # Both sides are on one device: the server takes the client's options, and with them the name of its device
 perftest uct "$tmp/uct" "$preload" ucx_perftest -d "$client_dev:1" -x wimm -n 30 -w 3 -- \
     "$preload" ucx_perftest -d "$client_dev:1" -x wimm -n 30 -w 3
 report uct "$tmp/uct"
 
-# ---------------------------------------------------------------- UCP
-
-cat > "$tmp/ucp" <<'LINES'
-put_lat             -t ucp_put_lat   -s 8
-put_lat_64k         -t ucp_put_lat   -s 65536 -n 10
-put_bw              -t ucp_put_bw    -s 2048 -n 300
-get                 -t ucp_get       -s 8
-get_64k             -t ucp_get       -s 65536 -n 10
-tag_lat             -t tag_lat       -s 8
-tag_lat_rndv        -t tag_lat       -s 600000 -n 5 -w 1
-tag_bw              -t tag_bw        -s 1024 -n 300
-tag_sync_lat        -t tag_sync_lat  -s 64
-stream_lat          -t stream_lat    -s 1024
-am_lat              -t ucp_am_lat    -s 8
-am_lat_64k          -t ucp_am_lat    -s 65536 -n 10
-am_bw               -t ucp_am_bw     -s 512 -n 300
-add                 -t ucp_add       -s 8
-fadd                -t ucp_fadd      -s 8
-fadd_4              -t ucp_fadd      -s 4
-swap                -t ucp_swap      -s 8
-cswap               -t ucp_cswap     -s 8
-LINES
-[ -z "$netdev" ] || before=$(packets)
-perftest ucp "$tmp/ucp" UCX_NET_DEVICES="$server_dev:1" "$run" ucx_perftest -n 20 -w 2 -- \
-    UCX_NET_DEVICES="$client_dev:1" "$run" ucx_perftest -n 20 -w 2
-report ucp "$tmp/ucp"
-only_wimm ucp
-[ -z "$netdev" ] || crossed ucp 1000 $(($(packets) - before))
+# TAG: across the wire where there is one
+ucp_perftest() {
+    local before
+    [ -z "$netdev" ] || before=$(packets)
+    perftest "$1" "$tmp/$1" UCX_NET_DEVICES="$server_dev:1" "$run" ucx_perftest -n 20 -w 2 -- \
+        UCX_NET_DEVICES="$client_dev:1" "$run" ucx_perftest -n 20 -w 2
+    report "$1" "$tmp/$1"
+    only_wimm "$1"
+    [ -z "$netdev" ] || crossed "$1" "$2" $(($(packets) - before))
+}
+ucp_tests > "$tmp/ucp"
+ucp_perftest ucp 1000
+ucp_threads > "$tmp/ucp_threads"
+ucp_perftest ucp_threads 100
 
 # ---------------------------------------------------------------- io_demo: a listener, and wimm alone
 
-# TAG VAR=VALUE OPTION...: both sides have to know the largest size. -q checks the data.
+# FILE: the reads and the writes that the client has reported, in all
+reported() {
+    awk '/ total min:/ {
+             for (op = 1; op <= 2; ++op) {
+                 line = $0
+                 if (sub(op == 1 ? /.* read [0-9.e+-]+ MBs / : /.* write [0-9.e+-]+ MBs /, "", line)) {
+                     sub(/^[^|]* total:/, "", line)
+                     sum[op] += line + 0
+                 }
+             }
+         }
+         END {print sum[1] + 0, sum[2] + 0}' "$1"
+}
+
+# TAG CONNECTIONS ITERATIONS VAR=VALUE OPTION...: both sides have to know the largest size. -q checks the data.
 io_demo() {
-    local tag=$1 variable=$2 status
-    shift 2
+    local tag=$1 connections=$2 iterations=$3 variable=$4 status start=$SECONDS reads writes i
+    local -a servers=()
+    shift 4
+    for ((i = 0; i < connections; ++i)); do
+        servers+=("$server_ip")
+    done
     [ -z "$netdev" ] || before=$(packets)
     timeout $limit env "$preload" "$variable" UCX_TLS=wimm io_demo -q -d 8:70000 "$@" > "$tmp/$tag.server" 2>&1 &
     server_pid=$!
     tap_until $limit grep -q 'started listener' "$tmp/$tag.server" || tap_comment "$tag: the server does not listen"
-    timeout $limit env "$preload" "$variable" UCX_TLS=wimm io_demo -q -d 8:70000 -i 100 -c 1 -o read,write "$@" "${client_source[@]}" \
-        "$server_ip" > "$tmp/$tag.client" 2>&1 &
+    timeout $limit env "$preload" "$variable" UCX_TLS=wimm io_demo -q -d 8:70000 -i "$iterations" -c 1 -o read,write "$@" \
+        "${client_source[@]}" "${servers[@]}" > "$tmp/$tag.client" 2>&1 &
     client_pid=$!
     wait $client_pid
     status=$?
@@ -211,23 +271,30 @@ io_demo() {
         tap_not_ok "$tag: read and write" "exit status $status; the last words:
 $(tail -n 5 "$tmp/$tag.client" "$tmp/$tag.server")"
     fi
-    tap_run "$tag: 100 iterations are reported" grep -q -E 'read [1-9][0-9.]* MBs.*write [1-9][0-9.]* MBs' "$tmp/$tag.client"
+    read -r reads writes < <(reported "$tmp/$tag.client")
+    tap_comment "$tag: $reads reads and $writes writes on $connections connection(s) in $((SECONDS - start)) s"
+    tap_run "$tag: $iterations are reported, of both kinds" \
+        test "$reads" -gt 0 -a "$writes" -gt 0 -a $((reads + writes)) -ge "$iterations"
     quiet "$tag"
     only_wimm "$tag"
 }
 # By default each connection has a lane on every device. Where there are two, that is one to the peer and one that stays
 # on its device, which carries the large messages; so a second time with the one that the address belongs to.
 if [ -n "$server_ip" ]; then
-    io_demo io_demo_tag UCX_CM_USE_ALL_DEVICES=y
-    io_demo io_demo_am UCX_CM_USE_ALL_DEVICES=n -A
+    often=1500
+    [ -z "${WIMM_CHECK_LONG-}" ] || often=15000
+    io_demo io_demo_tag 1 100 UCX_CM_USE_ALL_DEVICES=y
+    io_demo io_demo_am 1 $often UCX_CM_USE_ALL_DEVICES=n -A
     [ -z "$netdev" ] || crossed io_demo_am 500 $(($(packets) - before))
+    io_demo io_demo_two 2 $often UCX_CM_USE_ALL_DEVICES=n
+    [ -z "$netdev" ] || crossed io_demo_two 500 $(($(packets) - before))
 else
     tap_skip io_demo "$client_netdev has no IPv4 address to listen on"
 fi
 
 # ---------------------------------------------------------------- a control: without the module
 
-grep -E '^(put_lat_short|am_lat_bcopy) ' "$tmp/uct" > "$tmp/control"
+grep -E '^(put_lat_short|am_lat_bcopy)_' "$tmp/uct" | head -n 2 > "$tmp/control"
 perftest control "$tmp/control" ucx_perftest -d "$client_dev:1" -x rc_verbs -n 30 -w 3 -- \
     ucx_perftest -d "$client_dev:1" -x rc_verbs -n 30 -w 3
 report control "$tmp/control"
