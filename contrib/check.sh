@@ -43,10 +43,12 @@ END
 gcc_build=$WIMM_TOP/build-gcc
 clang_build=$WIMM_TOP/build-clang
 asan_build=$WIMM_TOP/build-asan
+tsan_build=$WIMM_TOP/build-tsan
 logs=$gcc_build/check-logs
 
-suites=(format build unit scheduler wimm_run configure distcheck sanitizers valgrind vm uct ucp
-        emulated examples perf selection clients wire stress faults conformance demo)
+suites=(format build unit scheduler wimm_run configure distcheck sanitizers threads valgrind
+        vm uct ucp emulated examples perf selection clients wire stress faults conformance
+        demo)
 
 # shellcheck disable=SC2034 # all of these are for suites.sh
 suites_first=(format build unit) # they build what the others use
@@ -167,26 +169,44 @@ suite_distcheck() {
 }
 
 suite_sanitizers() {
-    local filter="-$often_tests"
+    local filter="-$often_tests" tests=$WIMM_TOP/test/sanitizers/run.sh
 
+    export WIMM_BUILD_DIR=$asan_build
     tap_run "build with asan and ubsan" wimm_build "$asan_build" \
         --enable-werror --enable-asan --enable-ubsan "CXXFLAGS=-g -O0"
     tap_run "tests with asan and ubsan" compile_tests "$asan_build"
 
-    # UCX keeps what it allocates for the process
-    export ASAN_OPTIONS=detect_leaks=0
-    "$asan_build/test/gtest/gtest_unit"
+    "$tests" asan gtest_unit
     tap_is "unit tests: exit status" $? 0
     [ -z "${WIMM_CHECK_LONG-}" ] || filter='-none'
-    wimm_on_device single 1500 "$asan_build/test/gtest/gtest_uct" \
-        --gtest_filter="$filter"
+    wimm_on_device single 1500 "$tests" asan gtest_uct --gtest_filter="$filter"
     tap_is "transport tests: exit status" $? 0
-    WIMM_TEST_TLS=tcp timeout -k 10 300 "$asan_build/test/gtest/gtest_ucp" \
+    WIMM_TEST_TLS=tcp timeout -k 10 300 "$tests" asan gtest_ucp \
         --gtest_filter="$(emulated_filter tcp)"
     tap_is "emulated UCP tests: exit status" $? 0
     # Without those of UCP's own operations, which the transport tests have, too
-    wimm_on_device single 900 "$asan_build/test/gtest/gtest_ucp" \
+    wimm_on_device single 900 "$tests" asan gtest_ucp \
         --gtest_filter="$filter:*several_messages*:*test_ucp_fixture*"
+    tap_is "UCP tests: exit status" $? 0
+    tap_done
+}
+
+# Tests with threads of their own, emulated and on a device
+suite_threads() {
+    local tests=$WIMM_TOP/test/sanitizers/run.sh
+
+    export WIMM_BUILD_DIR=$tsan_build
+    tap_run "build with tsan" wimm_build "$tsan_build" --enable-werror --enable-tsan \
+        "CXXFLAGS=-g -O0"
+    tap_run "tests with tsan" make -s --no-print-directory \
+        -C "$tsan_build/test/gtest" -j"$WIMM_JOBS" V=0 gtest_unit gtest_ucp
+
+    "$tests" tsan gtest_unit --gtest_filter='test_ucp_wait.*'
+    tap_is "unit tests: exit status" $? 0
+    WIMM_TEST_TLS=tcp timeout -k 10 300 "$tests" tsan gtest_ucp \
+        --gtest_filter='*test_ucp_threads*'
+    tap_is "emulated UCP tests: exit status" $? 0
+    wimm_on_device single 600 "$tests" tsan gtest_ucp --gtest_filter='*test_ucp_threads*'
     tap_is "UCP tests: exit status" $? 0
     tap_done
 }

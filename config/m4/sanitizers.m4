@@ -5,7 +5,7 @@
 #
 
 #
-# --enable-asan, --enable-ubsan: for the whole tree, libraries and tests.
+# --enable-asan, --enable-ubsan, --enable-tsan: for the whole tree, libraries and tests.
 #
 AC_DEFUN([WIMM_CHECK_SANITIZERS], [
     AC_ARG_ENABLE([asan],
@@ -16,11 +16,19 @@ AC_DEFUN([WIMM_CHECK_SANITIZERS], [
         [AS_HELP_STRING([--enable-ubsan],
                         [Build with the undefined behavior sanitizer (default is NO)])],
         [], [enable_ubsan=no])
+    AC_ARG_ENABLE([tsan],
+        [AS_HELP_STRING([--enable-tsan],
+                        [Build with the thread sanitizer (default is NO)])],
+        [], [enable_tsan=no])
+    AS_IF([test "x$enable_asan$enable_tsan" = xyesyes],
+          [AC_MSG_ERROR([--enable-asan and --enable-tsan exclude each other])])
 
     WIMM_SANITIZERS=
     WIMM_SANITIZE_FLAGS=
     AS_IF([test "x$enable_asan" = xyes],
           [WIMM_SANITIZERS="address"])
+    AS_IF([test "x$enable_tsan" = xyes],
+          [WIMM_SANITIZERS="thread"])
     AS_IF([test "x$enable_ubsan" = xyes],
           [WIMM_SANITIZERS="${WIMM_SANITIZERS:+$WIMM_SANITIZERS,}undefined"])
 
@@ -35,7 +43,7 @@ AC_DEFUN([WIMM_CHECK_SANITIZERS], [
            AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])],
                           [AC_MSG_RESULT([yes])],
                           [AC_MSG_RESULT([no])
-                           AC_MSG_ERROR([a sanitizer was asked for but $CC cannot link it: install libasan and libubsan of the compiler (gcc has them, clang needs libclang-rt-14-dev)])])
+                           AC_MSG_ERROR([a sanitizer was asked for but $CC cannot link it: install libasan, libubsan and libtsan of the compiler (gcc has them, clang needs libclang-rt-14-dev)])])
            CFLAGS=$save_CFLAGS])
 
     # Shared libraries resolve all their symbols, but for the sanitizer's own

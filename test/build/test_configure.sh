@@ -196,6 +196,9 @@ failing -std=gnu11
 refused "a compiler without C11" "gcc does not compile C11" --disable-gtest
 failing -fsanitize
 refused "no address sanitizer" "a sanitizer was asked for but gcc cannot link it" --disable-gtest --enable-asan
+failing -nothing
+refused "two sanitizers that exclude each other" "--enable-asan and --enable-tsan exclude each other" \
+    --disable-gtest --enable-asan --enable-tsan
 
 # ---------------------------------------------------------------- make, install, uninstall
 

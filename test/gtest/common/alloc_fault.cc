@@ -20,11 +20,11 @@
 
 /* A sanitizer has an allocator of its own */
 #if defined(__has_feature)
-#  if __has_feature(address_sanitizer)
+#  if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #    define WIMM_OTHER_ALLOCATOR
 #  endif
 #endif
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #  define WIMM_OTHER_ALLOCATOR
 #endif
 

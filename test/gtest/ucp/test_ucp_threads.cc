@@ -78,6 +78,30 @@ TEST_P(test_ucp_threads, detach_while_another_progresses)
     }
 }
 
+/* Each on a worker of its own, but one list has the handles of all */
+TEST_P(test_ucp_threads, attach_to_several_workers)
+{
+    std::vector<ucp_entity *> entities;
+    std::vector<std::thread> threads;
+    ucp_entity::params p;
+
+    p.mode = GetParam();
+    for (unsigned t = 0; t < 3; ++t) {
+        entities.push_back(&create(p));
+    }
+    for (ucp_entity *e : entities) {
+        threads.emplace_back([e] {
+            for (unsigned i = 0; i < 100; ++i) {
+                e->detach();
+                e->attach();
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+}
+
 TEST_P(test_ucp_threads, post_and_poll)
 {
     static const unsigned num_threads = 3;
