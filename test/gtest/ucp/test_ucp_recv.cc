@@ -496,11 +496,13 @@ TEST_F(test_ucp_many, worker_destroyed_without_detaching)
     expect_log(UCS_LOG_LEVEL_WARN, "callbacks remain in the queue", 5);
     allow_log(UCS_LOG_LEVEL_WARN, "fast");
 
+    /* Counters that cannot be destroyed without their worker; LSAN looks here */
+    static ucp_wimm_counter_h counters[5];
+
     /* The next one may be at the same address */
-    for (unsigned i = 0; i < 5; ++i) {
+    for (ucp_wimm_counter_h &c : counters) {
         ucp_entity::params p;
         ucp_request_param_t param = {};
-        ucp_wimm_counter_h c;
 
         p.handler     = false;
         ucp_entity &e = create(p);
