@@ -55,10 +55,10 @@ suites_first=(format build unit) # they build what the others use
 
 # Seconds on two cores, one after another
 # shellcheck disable=SC2034
-declare -A suite_seconds=([perf]=962 [conformance]=427 [sanitizers]=411 [ucp]=372
-    [faults]=450 [clients]=280 [valgrind]=254 [uct]=224 [distcheck]=160 [examples]=101
-    [stress]=82 [vm]=75 [configure]=52 [demo]=47 [selection]=39 [wire]=18 [emulated]=13
-    [scheduler]=10 [wimm_run]=3)
+declare -A suite_seconds=([perf]=962 [sanitizers]=500 [conformance]=427 [ucp]=372
+    [faults]=450 [clients]=280 [valgrind]=254 [uct]=300 [threads]=160 [distcheck]=160
+    [examples]=101 [stress]=82 [vm]=75 [configure]=52 [demo]=47 [selection]=39 [wire]=18
+    [emulated]=13 [scheduler]=10 [wimm_run]=3)
 
 # MiB: wimm-vm's default with what qemu takes itself; twelve GiB of it for UCX's tests
 suite_memory_else=5500
