@@ -317,5 +317,25 @@ TEST_F(test_iface, completion_queue_shorter_than_a_send_queue)
     open_pair({ { "RC_TX_CQ_LEN", "2" } });
     perf.field_mask = UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS;
     ASSERT_OK(uct_iface_estimate_perf(sender().iface(), &perf));
-    EXPECT_LT(0u, perf.max_inflight_eps);
+    EXPECT_EQ(1u, perf.max_inflight_eps);
+}
+
+/* As many as rc_verbs, to tie with it; or more than any, for UCP's keepalive */
+TEST_F(test_iface, endpoints_in_flight)
+{
+    uct_perf_attr_t ours = {}, base = {};
+    entity::open_params params;
+
+    params.tl_name = "rc_verbs";
+    open();
+    open(config_list(), params);
+    ours.field_mask = UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS;
+    base.field_mask = UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS;
+    ASSERT_OK(uct_iface_estimate_perf(sender().iface(), &ours));
+    ASSERT_OK(uct_iface_estimate_perf(receiver().iface(), &base));
+    EXPECT_EQ(base.max_inflight_eps, ours.max_inflight_eps);
+
+    entity &preferred = open({ { "PREFER", "y" } });
+    ASSERT_OK(uct_iface_estimate_perf(preferred.iface(), &ours));
+    EXPECT_EQ(SIZE_MAX, ours.max_inflight_eps);
 }

@@ -61,7 +61,7 @@ class peer_faults : public faults_test {
 
 const std::string peer_faults::fails_soon =
         "RX_QUEUE_LEN=256 TIMEOUT=100ms RETRY_COUNT=3"
-        " UCX_KEEPALIVE_INTERVAL=1s";
+        " PREFER=y UCX_KEEPALIVE_INTERVAL=1s";
 const std::string peer_faults::patient =
         "RX_QUEUE_LEN=256 TIMEOUT=1s UCX_KEEPALIVE_INTERVAL=inf";
 

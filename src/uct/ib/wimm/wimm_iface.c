@@ -548,6 +548,31 @@ int uct_wimm_iface_check_dev_addr(uct_wimm_iface_t *iface,
              ib_iface->gid_info.gid.global.subnet_prefix));
 }
 
+/* UCP chooses by this who looks after idle peers. rc_verbs says as many endpoints as its
+ * completion queue takes full send queues, and asserts that it takes one: who ties with it
+ * says so, too. But any ud_verbs wins then, with times of its own. A check is one request, and
+ * waits if there is no room. */
+static ucs_status_t uct_wimm_iface_estimate_perf(uct_iface_h tl_iface,
+                                                 uct_perf_attr_t *perf_attr)
+{
+    uct_wimm_iface_t *iface  = ucs_derived_of(tl_iface, uct_wimm_iface_t);
+    uct_rc_iface_t *rc_iface = &iface->super.super;
+    ucs_status_t status;
+
+    status = uct_ib_iface_estimate_perf(tl_iface, perf_attr);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if ((perf_attr->field_mask & UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS) &&
+        !iface->config.prefer) {
+        perf_attr->max_inflight_eps = ucs_max(
+                1, rc_iface->config.tx_cq_len / rc_iface->config.tx_qp_len);
+    }
+
+    return UCS_OK;
+}
+
 static int uct_wimm_iface_is_reachable(const uct_iface_h tl_iface,
                                        const uct_device_addr_t *dev_addr,
                                        const uct_iface_addr_t *iface_addr)
@@ -720,15 +745,9 @@ UCS_CLASS_INIT_FUNC(uct_wimm_iface_t, uct_md_h md, uct_worker_h worker,
     self->rc_ops.super.handle_failure = uct_wimm_ep_handle_tx_failure;
     self->rc_ops.fc_handler           = uct_wimm_fc_handler;
     self->rc_ops.ep_post_check        = uct_wimm_ep_post_check;
-
-    /* rc_verbs says that it has as many endpoints in flight as its completion queue takes
-     * full send queues (and asserts that it takes one), for UCP to choose who looks after
-     * an idle peer: an auxiliary ud_verbs would win, which takes minutes. A check is one
-     * request, and waits if there is none. */
-    self->rc_ops.super.super.iface_estimate_perf = uct_ib_iface_estimate_perf;
-
-    ib_iface->ops                = &self->rc_ops.super;
-    ib_iface->super.internal_ops = &self->rc_ops.super.super;
+    self->rc_ops.super.super.iface_estimate_perf = uct_wimm_iface_estimate_perf;
+    ib_iface->ops                                = &self->rc_ops.super;
+    ib_iface->super.internal_ops                 = &self->rc_ops.super.super;
 
     rc_iface->progress          = uct_wimm_iface_progress;
     self->base_query            = ops->iface_query;
