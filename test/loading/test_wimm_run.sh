@@ -79,6 +79,7 @@ try "$run" --print ucx_info
 tap_is "--print of a program linked with UCX: status" "$status$err" 0
 tap_is "--print: LD_PRELOAD" "$(setting LD_PRELOAD)" "$module"
 tap_is "--print: UCX_TLS" "$(setting UCX_TLS)" wimm,ud_verbs:aux
+tap_is "--print: UCX_WIMM_PREFER" "$(setting UCX_WIMM_PREFER)" y
 tap_has "--print says whose UCX it is" "$out" "ucx_info is linked with UCX"
 tap_has "--print names the UCX" "$out" "# UCX $version: $libucp"
 tap_has "--print says why it is LD_PRELOAD" "$out" "libucs.so.0 does not know UCX_PLUGIN_PATH"
