@@ -527,11 +527,10 @@ int uct_wimm_iface_check_dev_addr(uct_wimm_iface_t *iface,
     int is_roce                     = uct_ib_iface_is_roce(ib_iface);
     const uint8_t subnet_flags      = UCT_IB_ADDRESS_FLAG_SUBNET16 |
                                  UCT_IB_ADDRESS_FLAG_SUBNET64;
+    const struct ibv_port_attr *port_attr = uct_ib_iface_port_attr(ib_iface);
     uct_ib_address_pack_params_t params;
 
-    /* No interface puts the index of a GID into its address */
     if (!is_roce != !(ib_addr->flags & UCT_IB_ADDRESS_FLAG_LINK_LAYER_ETH) ||
-        (ib_addr->flags & UCT_IB_ADDRESS_FLAG_GID_INDEX) ||
         (!is_roce && ucs_test_all_flags(ib_addr->flags, subnet_flags))) {
         return 0;
     }
@@ -539,6 +538,13 @@ int uct_wimm_iface_check_dev_addr(uct_wimm_iface_t *iface,
     uct_ib_address_unpack(ib_addr, &params);
     if ((params.flags & UCT_IB_ADDRESS_PACK_FLAG_PATH_MTU) &&
         ((params.path_mtu < IBV_MTU_256) || (params.path_mtu > IBV_MTU_4096))) {
+        return 0;
+    }
+
+    /* Of this side's port: rdmacm puts it into the address that it gives to UCP */
+    if ((params.flags & UCT_IB_ADDRESS_PACK_FLAG_GID_INDEX) &&
+        ((params.gid_index == UCT_IB_ADDRESS_INVALID_GID_INDEX) ||
+         (params.gid_index >= port_attr->gid_tbl_len))) {
         return 0;
     }
 
@@ -599,7 +605,8 @@ static int uct_wimm_iface_is_reachable(const uct_iface_h tl_iface,
     }
 
     if (!uct_wimm_iface_check_dev_addr(iface, dev_addr)) {
-        ucs_diag("the peer's device address is not one of this kind of device");
+        ucs_debug(
+                "the peer's device address is not one of this kind of device");
         return 0;
     }
 
