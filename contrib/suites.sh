@@ -165,6 +165,15 @@ suites_wait() {
             return
         fi
     done
+
+    # "wait -n" has forgotten one that was killed while another command ran; "wait" has not
+    for name in "${!suite_pid[@]}"; do
+        if ! kill -0 "${suite_pid[$name]}" 2>/dev/null; then
+            wait "${suite_pid[$name]}" 2>/dev/null
+            suite_finish "$name" $?
+            return
+        fi
+    done
 }
 
 # suites_run JOBS NAME...: at most so many at a time

@@ -35,7 +35,7 @@ suites=(good mixed google status killed plan nothing late one other alone1 alone
 suites_first=(good)
 suite_limit=60
 suite_grace=2
-declare -A longer_limit=([late]=1) suite_seconds=([other]=100) suite_memory=([good]=1)
+declare -A longer_limit=([late]=5) suite_seconds=([other]=100) suite_memory=([good]=1)
 suite_memory_else=1000
 suites_available_memory() { echo "$MEMORY"; }
 run_alone() {
