@@ -319,6 +319,10 @@ void faults_test::connect(uint64_t count)
             wait_command(i);
         }
     }
+    for (unsigned i = 0; (i < num_sides) && (m_ledger->generation == 1); ++i) {
+        wait_for("queue pairs of endpoints are counted",
+                 [&]() { return num_qps(i) >= (m_num_qps[i] + int(num_eps)); });
+    }
 }
 
 void faults_test::finish(uint64_t count)
@@ -392,6 +396,8 @@ void faults_test::kill_side(unsigned index, int signal)
 {
     int status;
 
+    /* One that has ended by itself: -1 would be all processes */
+    ASSERT_GT(m_pids[index], 0);
     ASSERT_EQ(0, kill(m_pids[index], signal));
     if (signal == SIGKILL) {
         ASSERT_EQ(m_pids[index], waitpid(m_pids[index], &status, 0));
