@@ -578,7 +578,8 @@ static void part_fetch_and_op(void)
         }
     }
     MPI_Win_unlock_all(window);
-    MPI_Allreduce(mine, all, rounds * ranks, MPI_INT8_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(mine, all, rounds * ranks, MPI_INT8_T, MPI_SUM,
+                  MPI_COMM_WORLD);
     for (i = 0; i < rounds * ranks; ++i) {
         missing += all[i] != 1;
     }
