@@ -319,9 +319,8 @@ void faults_test::connect(uint64_t count)
             wait_command(i);
         }
     }
-    for (unsigned i = 0; (i < num_sides) && (m_ledger->generation == 1); ++i) {
-        wait_for("queue pairs of endpoints are counted",
-                 [&]() { return num_qps(i) >= (m_num_qps[i] + int(num_eps)); });
+    if (m_ledger->generation == 1) {
+        EXPECT_GT(num_qps(LEFT), 0) << "queue pairs cannot be counted";
     }
 }
 

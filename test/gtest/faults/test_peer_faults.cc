@@ -55,6 +55,16 @@ class peer_faults : public faults_test {
             " permanent");
     }
 
+    /* The peer's device has refused a put, unless its answer came too late for a busy machine */
+    void check_refused(unsigned index) const
+    {
+        const int status = side(index).status;
+
+        EXPECT_TRUE((status == UCS_ERR_CONNECTION_RESET) ||
+                    (status == UCS_ERR_ENDPOINT_TIMEOUT))
+                << status;
+    }
+
     /* Kill one side, the other one has to notice; and the next connection works */
     void kill_rounds(unsigned victim);
 };
@@ -240,7 +250,7 @@ TEST_P(peer_faults, memory_deregistered_under_load)
         wait_delivered((count() / num_rounds) + random(0, 100));
         command(RIGHT, COMMAND_DEREGISTER);
         wait_failed(LEFT, time_to_fail(0.1, 3));
-        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, side(LEFT).status);
+        check_refused(LEFT);
         disconnect();
         command(RIGHT, COMMAND_REGISTER);
     }
@@ -308,7 +318,7 @@ TEST_P(peer_faults, hundred_reconnects)
 
             command(bad, COMMAND_BAD_PUT);
             wait_failed(bad);
-            EXPECT_EQ(UCS_ERR_CONNECTION_RESET, side(bad).status);
+            check_refused(bad);
         }
         disconnect();
     }
