@@ -66,9 +66,11 @@ static unsigned uct_wimm_qp_rx_done(void *arg)
                                 0, 0);
 }
 
-static int uct_wimm_qp_is_progress_disabled(const uct_wimm_iface_t *iface)
+/* There are some, and the interface's progress, which would look after them, is disabled */
+static int uct_wimm_qp_has_to_drain(uct_wimm_iface_t *iface)
 {
-    return iface->super.super.super.super.progress_flags == 0;
+    return (iface->super.super.super.super.progress_flags == 0) &&
+           !ucs_list_is_empty(&iface->super.super.qp_gc_list);
 }
 
 /* The interface's progress in its stead. With endpoints it would be what the user
@@ -78,8 +80,7 @@ static unsigned uct_wimm_qp_drain_progress(void *arg)
     uct_wimm_iface_t *iface  = arg;
     uct_rc_iface_t *rc_iface = &iface->super.super;
 
-    if (!uct_wimm_qp_is_progress_disabled(iface) ||
-        ucs_list_is_empty(&rc_iface->qp_gc_list)) {
+    if (!uct_wimm_qp_has_to_drain(iface)) {
         uct_wimm_qp_drain_stop(iface);
         return 0;
     }
@@ -90,17 +91,14 @@ static unsigned uct_wimm_qp_drain_progress(void *arg)
 
 void uct_wimm_qp_drain_start(uct_wimm_iface_t *iface)
 {
-    uct_rc_iface_t *rc_iface = &iface->super.super;
-
-    if (!uct_wimm_qp_is_progress_disabled(iface) ||
-        ucs_list_is_empty(&rc_iface->qp_gc_list)) {
+    if (!uct_wimm_qp_has_to_drain(iface)) {
         return;
     }
 
     /* Does nothing if it is registered */
-    uct_worker_progress_register_safe(&rc_iface->super.super.worker->super,
-                                      uct_wimm_qp_drain_progress, iface, 0,
-                                      &iface->drain_cb_id);
+    uct_worker_progress_register_safe(
+            &iface->super.super.super.super.worker->super,
+            uct_wimm_qp_drain_progress, iface, 0, &iface->drain_cb_id);
 }
 
 void uct_wimm_qp_drain_stop(uct_wimm_iface_t *iface)
