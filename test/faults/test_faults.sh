@@ -13,19 +13,11 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 top=$(cd "$here/../.." && pwd -P)
-# shellcheck source=test/lib/tap.sh
-. "$top/test/lib/tap.sh"
-# shellcheck source=test/lib/build_tree.sh
-. "$top/test/lib/build_tree.sh"
-
-[ "${WIMM_VM-}" = pair ] ||
-    tap_skip_all "netem does not see packets of RDMA devices, but for those of wimm-vm --net pair"
+# shellcheck source=test/lib/pair.sh
+. "$top/test/lib/pair.sh"
 
 export WIMM_FAULTS_COUNT=${WIMM_FAULTS_COUNT:-100000}
 export UCX_UD_VERBS_ETH_DGID_CHECK=n # Soft-RoCE: UCX's receiver sees another address than it expects
-export WIMM_TEST_DEVICE=rxe0 WIMM_TEST_PEER_DEVICE=rxe1
-out=$(mktemp) || exit 1
-trap 'rm -f "$out"' EXIT
 
 # As it runs: what it has done is seen if the machine ends it
 "$build/test/gtest/gtest_faults" 2>&1 | tee "$out"

@@ -13,19 +13,12 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 top=$(cd "$here/../.." && pwd -P)
-# shellcheck source=test/lib/tap.sh
-. "$top/test/lib/tap.sh"
-# shellcheck source=test/lib/build_tree.sh
-. "$top/test/lib/build_tree.sh"
-
-[ "${WIMM_VM-}" = pair ] ||
-    tap_skip_all "netem does not see packets of RDMA devices, but for those of wimm-vm --net pair"
+# shellcheck source=test/lib/pair.sh
+. "$top/test/lib/pair.sh"
 
 export WIMM_STRESS_COUNT=${WIMM_STRESS_COUNT:-200000}
 limit=600
 percent=1
-out=$(mktemp) || exit 1
-trap 'rm -f "$out"' EXIT
 
 # A packet that is not delayed overtakes those that are
 for dev in veth0 veth1; do
@@ -33,7 +26,7 @@ for dev in veth0 veth1; do
         loss $percent% duplicate $percent% reorder $percent%
 done
 
-WIMM_TEST_DEVICE=rxe0 WIMM_TEST_PEER_DEVICE=rxe1 timeout $((limit + 60)) \
+timeout $((limit + 60)) \
     "$build/test/gtest/gtest_pair" --gtest_filter='test_stress.*' > "$out" 2>&1
 tap_is "$WIMM_STRESS_COUNT notified puts: each once, in order, with its data" $? 0
 tap_comment "$(grep '^stress: ' "$out")"
