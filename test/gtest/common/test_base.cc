@@ -18,6 +18,17 @@ test_base::test_base() : m_saved_level(ucs_global_opts.log_component.log_level)
 {
 }
 
+std::string log_text(const char *message, va_list ap)
+{
+    char text[1024];
+    va_list copy;
+
+    va_copy(copy, ap);
+    vsnprintf(text, sizeof(text), message, copy);
+    va_end(copy);
+    return text;
+}
+
 test_base::~test_base()
 {
     ucs_global_opts.log_component.log_level = m_saved_level;
@@ -56,17 +67,11 @@ ucs_log_func_rc_t test_base::log_handler(const char *file, unsigned line,
                                          const ucs_log_component_config_t *,
                                          const char *message, va_list ap)
 {
-    char text[1024];
-    va_list copy;
-
     if (m_current == nullptr) {
         return UCS_LOG_FUNC_RC_CONTINUE;
     }
 
-    va_copy(copy, ap);
-    vsnprintf(text, sizeof(text), message, copy);
-    va_end(copy);
-    return m_current->log_one(file, line, level, text);
+    return m_current->log_one(file, line, level, log_text(message, ap));
 }
 
 ucs_log_func_rc_t test_base::log_one(const char *file, unsigned line,

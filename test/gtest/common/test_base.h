@@ -18,6 +18,7 @@ extern "C" {
 #include <ucs/type/status.h>
 }
 
+#include <cstdarg>
 #include <mutex>
 #include <ostream>
 #include <string>
@@ -30,6 +31,9 @@ static inline std::string status_str(ucs_status_t status)
     return std::string(ucs_status_string(status)) + " (" +
            std::to_string(static_cast<int>(status)) + ")";
 }
+
+/* The text of a message that UCX logs, in a handler of its log */
+std::string log_text(const char *message, va_list ap);
 
 #define EXPECT_STATUS(_expected, _actual) \
   EXPECT_EQ(status_str(_expected), status_str(_actual))

@@ -18,7 +18,6 @@
 #include <cstring>
 #include <fstream>
 #include <new>
-#include <random>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -125,7 +124,7 @@ void faults_test::SetUp()
         m_num_qps[i] = -1;
     }
     snprintf(m_ledger->api, sizeof(m_ledger->api), "%s", GetParam());
-    m_seed = std::random_device()();
+    m_random.seed(std::random_device()());
 }
 
 void faults_test::TearDown()
@@ -257,6 +256,20 @@ void faults_test::command(unsigned index, command_t command)
     wait_command(index);
 }
 
+void faults_test::command_all(command_t command)
+{
+    for (unsigned i = 0; i < num_sides; ++i) {
+        if (m_pids[i] > 0) {
+            post_command(i, command);
+        }
+    }
+    for (unsigned i = 0; i < num_sides; ++i) {
+        if (m_pids[i] > 0) {
+            wait_command(i);
+        }
+    }
+}
+
 /* Those that the process has, by number of its queue pairs without endpoints */
 int faults_test::num_qps(unsigned index) const
 {
@@ -312,12 +325,7 @@ void faults_test::connect(uint64_t count)
                              count :
                              ((count - 1) / (num_sides * num_eps)) + 1;
     for (command_t command : { COMMAND_ADDRESS, COMMAND_CONNECT }) {
-        for (unsigned i = 0; i < num_sides; ++i) {
-            post_command(i, command);
-        }
-        for (unsigned i = 0; i < num_sides; ++i) {
-            wait_command(i);
-        }
+        command_all(command);
     }
     if (m_ledger->generation == 1) {
         EXPECT_GT(num_qps(LEFT), 0) << "queue pairs cannot be counted";
@@ -349,16 +357,7 @@ void faults_test::disconnect(bool flush)
         if ((command == COMMAND_FLUSH) && (!flush || (num_failed() > 0))) {
             continue;
         }
-        for (unsigned i = 0; i < num_sides; ++i) {
-            if (m_pids[i] > 0) {
-                post_command(i, command);
-            }
-        }
-        for (unsigned i = 0; i < num_sides; ++i) {
-            if (m_pids[i] > 0) {
-                wait_command(i);
-            }
-        }
+        command_all(command);
     }
     for (unsigned i = 0; i < num_sides; ++i) {
         if (m_pids[i] > 0) {
@@ -535,8 +534,5 @@ uint64_t faults_test::device_counter(const std::vector<std::string> &names)
 
 unsigned faults_test::random(unsigned min, unsigned max)
 {
-    std::mt19937 generator(m_seed);
-
-    m_seed = generator();
-    return min + (m_seed % (max - min + 1));
+    return std::uniform_int_distribution<unsigned>(min, max)(m_random);
 }

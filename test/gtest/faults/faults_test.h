@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,9 @@ class faults_test : public ::testing::TestWithParam<const char *> {
 
     void command(unsigned side, command_t command);
     void post_command(unsigned side, command_t command);
+
+    /* To those that live, at the same time */
+    void command_all(command_t command);
     void wait_command(unsigned side);
 
     void kill_side(unsigned side, int signal);
@@ -135,7 +139,7 @@ class faults_test : public ::testing::TestWithParam<const char *> {
     uint32_t m_num_commands = 0;
     int m_num_qps[num_sides];
     bool m_has_netem = false;
-    unsigned m_seed  = 0;
+    std::mt19937 m_random;
 };
 
 

@@ -116,6 +116,14 @@ transport::transport()
 }
 
 
+void transport::check_status(ucs_status_t status, const char *what)
+{
+    if (status != UCS_OK) {
+        throw std::runtime_error(std::string(what) + ": " + status_str(status));
+    }
+}
+
+
 traffic *traffic::m_current = nullptr;
 
 traffic::traffic(ledger *shared, unsigned side)
@@ -131,22 +139,17 @@ ucs_log_func_rc_t traffic::log_handler(const char *file, unsigned line,
                                        const ucs_log_component_config_t *,
                                        const char *message, va_list ap)
 {
-    char text[512];
-    va_list copy;
-
     if (level > UCS_LOG_LEVEL_WARN) {
         return UCS_LOG_FUNC_RC_CONTINUE;
     }
 
-    va_copy(copy, ap);
-    vsnprintf(text, sizeof(text), message, copy);
-    va_end(copy);
+    const std::string text = log_text(message, ap);
     if (m_current->m_in_open) {
         side_state &my = m_current->my();
 
         /* The first line says why, those after it that there is no worker */
         if (my.refused[0] == '\0') {
-            snprintf(my.refused, sizeof(my.refused), "%s", text);
+            snprintf(my.refused, sizeof(my.refused), "%s", text.c_str());
         }
         return UCS_LOG_FUNC_RC_STOP;
     }
@@ -154,13 +157,13 @@ ucs_log_func_rc_t traffic::log_handler(const char *file, unsigned line,
     for (unsigned i = 0; i < max_allowed; ++i) {
         const char *part = m_current->m_shared->allowed[i];
 
-        if ((part[0] != '\0') && (strstr(text, part) != nullptr)) {
+        if ((part[0] != '\0') && (text.find(part) != std::string::npos)) {
             ++m_current->my().num_logged[i];
             return UCS_LOG_FUNC_RC_STOP;
         }
     }
 
-    m_current->complain(std::string("logged: ") + text + " [" + file + ":" +
+    m_current->complain("logged: " + text + " [" + file + ":" +
                         std::to_string(line) + "]");
     return UCS_LOG_FUNC_RC_CONTINUE;
 }

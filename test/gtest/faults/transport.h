@@ -78,6 +78,9 @@ class transport {
 
     transport();
 
+    /* @throw std::runtime_error if it is not UCS_OK */
+    static void check_status(ucs_status_t status, const char *what);
+
     uint8_t *m_src; /* Live as long as the process */
     uint8_t *m_dst;
 };

@@ -15,13 +15,6 @@
 
 namespace {
 
-void check_status(ucs_status_t status, const char *what)
-{
-    if (status != UCS_OK) {
-        throw std::runtime_error(std::string(what) + ": " + status_str(status));
-    }
-}
-
 
 class transport_ucp : public transport {
   public:

@@ -20,13 +20,6 @@ extern "C" {
 
 namespace {
 
-void check_status(ucs_status_t status, const char *what)
-{
-    if (status != UCS_OK) {
-        throw std::runtime_error(std::string(what) + ": " + status_str(status));
-    }
-}
-
 struct pack_arg {
     const void *data;
     size_t length;

@@ -75,6 +75,23 @@ class test_hostile_message : public hostile_test {
         finish();
     }
 
+    /* A SEND of so many bytes is a message for the handler */
+    void check_received(size_t size)
+    {
+        std::vector<size_t> lengths;
+
+        receiver().set_am_handler(am_id, [&](void *, size_t length, unsigned) {
+            lengths.push_back(length);
+            return UCS_OK;
+        });
+        send(std::vector<uint8_t>(size, am_id));
+        ASSERT_TRUE(wait_for([&]() { return !lengths.empty(); }));
+        EXPECT_EQ(std::vector<size_t>(1, size - sizeof(uct_rc_hdr_t)), lengths);
+        check_open(m_index);
+        finish();
+        receiver().remove_am_handler(am_id);
+    }
+
     std::unique_ptr<raw_peer> m_peer;
     unsigned m_index = 0;
 };
@@ -100,18 +117,8 @@ TEST_F(test_hostile_message, send_without_a_header_and_flow_control)
 
 TEST_F(test_hostile_message, send_with_a_header_alone)
 {
-    size_t length = 1;
-
     open_raw();
-    receiver().set_am_handler(am_id, [&](void *, size_t got, unsigned) {
-        length = got;
-        return UCS_OK;
-    });
-    send({ am_id });
-    ASSERT_TRUE(wait_for([&]() { return length == 0; }));
-    check_open(m_index);
-    finish();
-    receiver().remove_am_handler(am_id);
+    check_received(sizeof(uct_rc_hdr_t));
 }
 
 TEST_F(test_hostile_message, short_send_with_immediate)
@@ -210,19 +217,8 @@ TEST_F(test_hostile_message, am_id_without_a_handler)
 
 TEST_F(test_hostile_message, send_of_all_that_fits)
 {
-    size_t length = 0;
-
     open_raw();
-    receiver().set_am_handler(am_id, [&](void *, size_t got, unsigned) {
-        length = got;
-        return UCS_OK;
-    });
-    send(std::vector<uint8_t>(seg_size(receiver()), am_id));
-    ASSERT_TRUE(wait_for([&]() { return length != 0; }));
-    EXPECT_EQ(seg_size(receiver()) - sizeof(uct_rc_hdr_t), length);
-    check_open(m_index);
-    finish();
-    receiver().remove_am_handler(am_id);
+    check_received(seg_size(receiver()));
 }
 
 TEST_F(test_hostile_message, send_of_more_than_fits)
