@@ -41,7 +41,6 @@ END
 
 # build/ is that of demo.sh and perf.sh: these have other options
 gcc_build=$WIMM_TOP/build-gcc
-clang_build=$WIMM_TOP/build-clang
 asan_build=$WIMM_TOP/build-asan
 tsan_build=$WIMM_TOP/build-tsan
 logs=$gcc_build/check-logs
@@ -117,17 +116,25 @@ suite_format() {
     tap_done
 }
 
-# The tests are not optimized: they take much longer to compile than to run
+# The tests are not optimized, and have lines but no variables for a debugger: they take much
+# longer to compile than to run
+tests_flags="CXXFLAGS=-g1 -O0"
+
+# FOLDER [PROGRAM...]: of test/gtest, or all
 compile_tests() {
-    make -s --no-print-directory -C "$1" -j"$WIMM_JOBS" V=0 check TESTS=
+    local dir=$1
+
+    shift
+    if [ $# = 0 ]; then
+        make -s --no-print-directory -C "$dir" -j"$WIMM_JOBS" V=0 check TESTS=
+    else
+        make -s --no-print-directory -C "$dir/test/gtest" -j"$WIMM_JOBS" V=0 "$@"
+    fi
 }
 
 suite_build() {
-    tap_run "gcc" wimm_build "$gcc_build" --enable-werror "CXXFLAGS=-g -O0"
+    tap_run "gcc" wimm_build "$gcc_build" --enable-werror "$tests_flags"
     tap_run "tests with gcc" compile_tests "$gcc_build"
-    tap_run "clang" wimm_build "$clang_build" --enable-werror CC=clang \
-        CXX=clang++ "CXXFLAGS=-O0"
-    tap_run "tests with clang" compile_tests "$clang_build"
     tap_done
 }
 
@@ -163,8 +170,10 @@ suite_configure() {
     "$WIMM_TOP/test/build/test_configure.sh"
 }
 
+# What is in the distribution, all of it with the other compiler
 suite_distcheck() {
-    tap_run "make distcheck" make -s -C "$gcc_build" -j"$WIMM_JOBS" V=0 distcheck
+    tap_run "make distcheck, with clang" make -s -C "$gcc_build" -j"$WIMM_JOBS" V=0 distcheck \
+        DISTCHECK_CONFIGURE_FLAGS="--enable-werror CC=clang CXX=clang++ CXXFLAGS=-O0"
     tap_done
 }
 
@@ -173,8 +182,8 @@ suite_sanitizers() {
 
     export WIMM_BUILD_DIR=$asan_build
     tap_run "build with asan and ubsan" wimm_build "$asan_build" \
-        --enable-werror --enable-asan --enable-ubsan "CXXFLAGS=-g -O0"
-    tap_run "tests with asan and ubsan" compile_tests "$asan_build"
+        --enable-werror --enable-asan --enable-ubsan "$tests_flags"
+    tap_run "tests with asan and ubsan" compile_tests "$asan_build" gtest_unit gtest_uct gtest_ucp
 
     "$tests" asan gtest_unit
     tap_is "unit tests: exit status" $? 0
@@ -196,10 +205,8 @@ suite_threads() {
     local tests=$WIMM_TOP/test/sanitizers/run.sh
 
     export WIMM_BUILD_DIR=$tsan_build
-    tap_run "build with tsan" wimm_build "$tsan_build" --enable-werror --enable-tsan \
-        "CXXFLAGS=-g -O0"
-    tap_run "tests with tsan" make -s --no-print-directory \
-        -C "$tsan_build/test/gtest" -j"$WIMM_JOBS" V=0 gtest_unit gtest_ucp
+    tap_run "build with tsan" wimm_build "$tsan_build" --enable-werror --enable-tsan "$tests_flags"
+    tap_run "tests with tsan" compile_tests "$tsan_build" gtest_unit gtest_ucp
 
     "$tests" tsan gtest_unit --gtest_filter='test_ucp_wait.*'
     tap_is "unit tests: exit status" $? 0

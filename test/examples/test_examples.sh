@@ -283,7 +283,7 @@ if [ "${1-}" = device ]; then
     test_corrupt native
 
     # Without being told, UCX takes the device, but not this transport
-    unset UCX_TLS
+    unset UCX_TLS UCX_WIMM_PREFER
     way=emulated
     test_kill "what UCX chooses" 100
     tap_done
