@@ -32,17 +32,20 @@ class test_ucp_emul_random : public emul_test {
         return m_random() % max;
     }
 
-    static ucs_status_t later_or(ucs_status_t status, bool is_now)
+    /* Well, or failed; it takes longer but one time of so many */
+    ucs_status_t random_status(unsigned of)
     {
-        return is_now ? status : UCS_INPROGRESS;
+        const ucs_status_t status = random(3) ? UCS_OK : UCS_ERR_NO_MEMORY;
+
+        return random(of) ? UCS_INPROGRESS : status;
     }
 
     /* How UCP answers until the next step */
     void choose()
     {
-        m_put    = later_or(random(3) ? UCS_OK : UCS_ERR_NO_MEMORY, !random(4));
-        m_flush  = later_or(random(3) ? UCS_OK : UCS_ERR_NO_MEMORY, !random(4));
-        m_notify = later_or(random(3) ? UCS_OK : UCS_ERR_NO_MEMORY, !random(2));
+        m_put    = random_status(4);
+        m_flush  = random_status(4);
+        m_notify = random_status(2);
         m_ucp.always("put", m_put);
         m_ucp.always("flush", m_flush);
         m_ucp.always("NOTIFY", m_notify);
@@ -217,6 +220,7 @@ TEST_F(test_ucp_emul_random, keeps_what_is_promised)
 
     m_num_slots += m_models.size();
     arrive(UCP_WIMM_EMUL_SLOTS, m_models.size());
+    check_all();
     while (!m_ucp.pending().empty() && !HasFailure()) {
         choose();
         complete_one();
