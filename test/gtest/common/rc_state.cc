@@ -82,6 +82,31 @@ unsigned rc_state::num_dead_qps(const entity &e)
     return ucs_list_length(&iface(e)->qp_gc_list);
 }
 
+bool rc_state::queues::operator==(const queues &other) const
+{
+    return (receives == other.receives) && (sends == other.sends) &&
+           (send_buffers_in_use == other.send_buffers_in_use) &&
+           (num_dead_qps == other.num_dead_qps);
+}
+
+std::string rc_state::queues::str() const
+{
+    return std::to_string(receives) + " receives, " + std::to_string(sends) +
+           " free sends, " + std::to_string(send_buffers_in_use) +
+           " send buffers in use, " + std::to_string(num_dead_qps) +
+           " queue pairs of destroyed endpoints";
+}
+
+rc_state::queues rc_state::queues_of(uct_iface_h tl_iface)
+{
+    uct_rc_iface_t *rc = reinterpret_cast<uct_rc_iface_t *>(tl_iface);
+
+    /* Before the first progress all are its quota */
+    return { mpool_in_use(&rc->rx.mp) + rc->rx.srq.available + rc->rx.srq.quota,
+             rc->tx.cq_available, mpool_in_use(&rc->tx.mp),
+             static_cast<unsigned>(ucs_list_length(&rc->qp_gc_list)) };
+}
+
 void rc_state::for_each_dead_qp(
         const entity &e,
         const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func)

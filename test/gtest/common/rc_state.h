@@ -42,6 +42,19 @@ int cq_available(const entity &e);
 
 /* Queue pairs of destroyed endpoints */
 unsigned num_dead_qps(const entity &e);
+
+/* What endpoints take of an interface, and give back */
+struct queues {
+    unsigned receives; /* All that there are */
+    int sends;         /* Free ones of its completion queue */
+    unsigned send_buffers_in_use;
+    unsigned num_dead_qps;
+
+    bool operator==(const queues &other) const;
+    std::string str() const;
+};
+
+queues queues_of(uct_iface_h tl_iface);
 void for_each_dead_qp(
         const entity &e,
         const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func);

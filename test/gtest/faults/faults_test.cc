@@ -365,7 +365,17 @@ void faults_test::disconnect(bool flush)
                 ++m_tally.leaked;
             }
             EXPECT_STREQ("", side(i).complaint) << "side " << i;
+            check_acked(1 - i);
         }
+    }
+}
+
+/* What UCX said had arrived, at a receiver that lives, has: it has taken all that its device had */
+void faults_test::check_acked(unsigned sender) const
+{
+    for (const stream_counts &s :
+         m_ledger->streams[m_ledger->generation][sender]) {
+        EXPECT_LE(s.acked, s.delivered) << "sender " << sender;
     }
 }
 
@@ -383,6 +393,8 @@ void faults_test::quit()
         EXPECT_EQ(m_pids[i], waitpid(m_pids[i], &status, 0));
         m_pids[i] = -1;
         EXPECT_STREQ("", side(i).complaint) << "side " << i;
+        /* UCX looks as it destroys its pools */
+        m_tally.leaked += strstr(side(i).complaint, "not returned") != nullptr;
         if (status != 0) {
             ++m_tally.aborted;
             ADD_FAILURE() << "side " << i << " ended with status " << status;
@@ -497,9 +509,11 @@ void faults_test::run(const std::string &command)
     ASSERT_EQ(0, system(command.c_str())) << command;
 }
 
+static const char *const netdevs[] = { "veth0", "veth1" };
+
 void faults_test::netem(const std::string &args)
 {
-    for (const char *dev : { "veth0", "veth1" }) {
+    for (const char *dev : netdevs) {
         if (!args.empty()) {
             run(std::string("tc qdisc replace dev ") + dev +
                 " root netem limit 10000 " + args);
@@ -508,6 +522,27 @@ void faults_test::netem(const std::string &args)
         }
     }
     m_has_netem = !args.empty();
+}
+
+uint64_t faults_test::netem_dropped(unsigned index)
+{
+    const std::string command = std::string("tc -s qdisc show dev ") +
+                                netdevs[index] + " root";
+    FILE *stream             = popen(command.c_str(), "r");
+    unsigned long long value = 0;
+    bool is_found            = false;
+    char line[256];
+
+    while ((stream != nullptr) &&
+           (fgets(line, sizeof(line), stream) != nullptr)) {
+        is_found |= sscanf(line, " Sent %*u bytes %*u pkt (dropped %llu",
+                           &value) == 1;
+    }
+    if (stream != nullptr) {
+        pclose(stream);
+    }
+    EXPECT_TRUE(is_found) << command;
+    return value;
 }
 
 uint64_t faults_test::device_counter(const std::vector<std::string> &names)

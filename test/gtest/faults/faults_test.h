@@ -109,6 +109,9 @@ class faults_test : public ::testing::TestWithParam<const char *> {
     /* What the traffic control of Linux does to both directions; "" for nothing */
     void netem(const std::string &args);
 
+    /* Packets that it has dropped of one direction, since it was told what to do */
+    static uint64_t netem_dropped(unsigned side);
+
     static void run(const std::string &command);
 
     /* Sum of counters of both devices */
@@ -130,6 +133,7 @@ class faults_test : public ::testing::TestWithParam<const char *> {
     uint64_t sum(std::atomic<uint64_t> stream_counts::*count) const;
     void add_counts();
     void check_alive();
+    void check_acked(unsigned sender) const;
     int num_qps(unsigned side) const;
     void wait_no_qps(unsigned side);
 

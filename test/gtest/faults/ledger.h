@@ -53,7 +53,8 @@ enum command_t {
 struct stream_counts {
     std::atomic<uint64_t> attempted; /* By the sender */
     std::atomic<uint64_t> posted;
-    std::atomic<uint64_t> ended;     /* Completed, well or not */
+    std::atomic<uint64_t> ended; /* Completed, well or not */
+    std::atomic<uint64_t> acked; /* Up to here the peer has them, UCX said */
     std::atomic<uint64_t> delivered; /* By the receiver: in order, intact */
     std::atomic<uint64_t> duplicates;
     std::atomic<uint64_t> disorder; /* Something is missing before it */

@@ -158,14 +158,19 @@ TEST_P(peer_faults, no_packet_for_a_second)
     wait_delivered(count() / 4);
     netem("loss 100%");
     const uint64_t before = delivered();
+    /* Both directions have lost something, and that is repeated */
+    for (unsigned i : { LEFT, RIGHT }) {
+        wait_for("a packet is lost", [&]() { return netem_dropped(i) > 0; });
+    }
     sleep_ms(1000);
     /* What the receiver already had */
     EXPECT_LE(delivered() - before, num_sides * num_eps * num_places);
+    m_note = std::to_string(netem_dropped(LEFT) + netem_dropped(RIGHT)) +
+             " packets were lost";
     netem("");
     finish(count());
     disconnect();
     quit();
-    m_note = std::to_string(before) + " had come before";
 }
 
 TEST_P(peer_faults, no_packet_any_more)
@@ -180,6 +185,7 @@ TEST_P(peer_faults, no_packet_any_more)
         wait_failed(i, time_to_fail(0.1, 3));
         EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, side(i).status);
     }
+    EXPECT_GT(netem_dropped(LEFT) + netem_dropped(RIGHT), 0u);
     m_note = "all had failed after " + std::to_string(now() - begin) + " s";
     disconnect();
     netem("");

@@ -23,7 +23,7 @@ extern "C" {
 
 namespace {
 
-/* Most are small, as most messages are; some have several packets, one in 32 has no data */
+/* Most are small, as most messages are; some have several packets, one in 24 has no data */
 size_t length_of(uint64_t number)
 {
     static const size_t lengths[] = { 8,    64,    8,     200, 1000, 8,
@@ -111,8 +111,32 @@ const size_t transport::memory_size;
 
 transport::transport()
     : m_src(static_cast<uint8_t *>(map_memory(memory_size))),
-      m_dst(static_cast<uint8_t *>(map_memory(memory_size)))
+      m_dst(static_cast<uint8_t *>(map_memory(memory_size))), m_iface(nullptr),
+      m_queues()
 {
+}
+
+void transport::set_interface(uct_iface_h iface)
+{
+    if (iface == nullptr) {
+        throw std::runtime_error("there is no interface of wimm");
+    }
+    m_iface  = iface;
+    m_queues = rc_state::queues_of(iface);
+}
+
+std::string transport::queues_leftover()
+{
+    const ucs_time_t end = ucs_get_time() + ucs_time_from_sec(30);
+
+    do {
+        progress();
+        if (rc_state::queues_of(m_iface) == m_queues) {
+            return "";
+        }
+    } while (ucs_get_time() < end);
+
+    return rc_state::queues_of(m_iface).str() + ", not " + m_queues.str();
 }
 
 
@@ -231,6 +255,17 @@ void traffic::connect()
     m_connected = true;
 }
 
+/* Nothing is posted meanwhile */
+void traffic::flush()
+{
+    m_transport->flush();
+    for (unsigned i = 0; i < num_eps; ++i) {
+        stream_counts &s = m_shared->current(m_side, i);
+
+        s.acked = s.posted.load();
+    }
+}
+
 bool traffic::all_ended() const
 {
     for (unsigned i = 0; i < num_eps; ++i) {
@@ -299,7 +334,7 @@ bool traffic::obey()
         break;
     case COMMAND_FLUSH:
         if (my().num_failed == 0) {
-            m_transport->flush();
+            flush();
         }
         break;
     case COMMAND_CLOSE:
@@ -341,9 +376,9 @@ void traffic::post_some(unsigned index)
 
         m_busy[index][place] = true;
         status = m_transport->post(index, number, offset, length, imm, false,
-                                   [this, &s, index, place]() {
-                                       m_busy[index][place] = false;
-                                       ++s.ended;
+                                   [this, &s, index,
+                                    number](ucs_status_t status, bool acked) {
+                                       ended(s, index, number, status, acked);
                                    });
         if (status != UCS_OK) {
             m_busy[index][place] = false;
@@ -351,6 +386,20 @@ void traffic::post_some(unsigned index)
             return;
         }
         s.posted = number + 1;
+    }
+}
+
+void traffic::ended(stream_counts &s, unsigned index, uint64_t number,
+                    ucs_status_t status, bool acked)
+{
+    m_busy[index][number % num_places] = false;
+    ++s.ended;
+    if (status == UCS_OK) {
+        if (acked) {
+            s.acked = std::max<uint64_t>(s.acked, number + 1);
+        }
+    } else if (!m_shared->failure_expected) {
+        complain("a put ended: " + status_str(status));
     }
 }
 
@@ -362,7 +411,8 @@ void traffic::post_bad()
 
         do {
             m_transport->progress();
-            status = m_transport->post(i, 0, 0, place_size, ~0u, true, []() {});
+            status = m_transport->post(i, 0, 0, place_size, ~0u, true,
+                                       [](ucs_status_t, bool) {});
         } while (status == UCS_ERR_NO_RESOURCE);
         m_refused[i] = true;
     }

@@ -41,10 +41,13 @@ class traffic {
     bool obey();
     void publish();
     void connect();
+    void flush();
     bool all_ended() const;
     void end();
 
     void post_some(unsigned index);
+    void ended(stream_counts &s, unsigned index, uint64_t number,
+               ucs_status_t status, bool acked);
     void post_bad();
     void arrived(uint32_t imm, size_t length);
 

@@ -9,7 +9,7 @@
 
 #include "ledger.h"
 
-#include "../common/test_base.h"
+#include "../common/rc_state.h"
 
 #include <functional>
 #include <memory>
@@ -21,7 +21,8 @@
  * at both sides. Offsets are those of a place in the memory of the sides, which is alike, too. */
 class transport {
   public:
-    typedef std::function<void()> done_func_t;
+    /* How it ended, and whether the peer's device has said that it arrived */
+    typedef std::function<void(ucs_status_t, bool acked)> done_func_t;
 
     /* @throw std::runtime_error if UCX refuses */
     static std::unique_ptr<transport> create_uct(const std::string &device);
@@ -78,11 +79,20 @@ class transport {
 
     transport();
 
+    /* As it is without endpoints. What was destroyed goes when its last completions have
+     * come. @return How it differs after a while, "" if it does not. */
+    void set_interface(uct_iface_h iface);
+    std::string queues_leftover();
+
     /* @throw std::runtime_error if it is not UCS_OK */
     static void check_status(ucs_status_t status, const char *what);
 
     uint8_t *m_src; /* Live as long as the process */
     uint8_t *m_dst;
+
+  private:
+    uct_iface_h m_iface;
+    rc_state::queues m_queues;
 };
 
 #endif

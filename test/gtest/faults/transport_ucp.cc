@@ -7,6 +7,7 @@
 #include "transport.h"
 
 #include "../ucp/ucp_entity.h"
+#include "../ucp/ucp_internal.h"
 
 #include <chrono>
 #include <cstring>
@@ -72,6 +73,7 @@ transport_ucp::transport_ucp(const std::string &device)
     };
     m_src_memh = register_memory(m_src);
     m_dst_memh = register_memory(m_dst);
+    set_interface(find_iface(m_entity->worker(), "wimm"));
 }
 
 transport_ucp::~transport_ucp()
@@ -152,11 +154,11 @@ void transport_ucp::connect(const std::vector<uint8_t> &address)
     }
 }
 
-void transport_ucp::request_cb(void *ptr, ucs_status_t, void *arg)
+void transport_ucp::request_cb(void *ptr, ucs_status_t status, void *arg)
 {
     request *r = static_cast<request *>(arg);
 
-    r->done();
+    r->done(status, false);
     delete r;
     ucp_request_free(ptr);
 }
@@ -182,7 +184,7 @@ ucs_status_t transport_ucp::post(unsigned index, size_t, size_t offset,
 
     const ucs_status_t status = UCS_PTR_STATUS(ptr);
     if (status == UCS_OK) {
-        done();
+        done(UCS_OK, false);
     }
     delete r;
     return status;
@@ -246,8 +248,6 @@ void transport_ucp::close()
     m_num_errors = 0;
 }
 
-/* Descriptors are UCX's, which says as it destroys their pools if some are missing; queue
- * pairs are counted from outside */
 std::string transport_ucp::leftover()
 {
     ucp_wimm_attr_t attr;
@@ -255,7 +255,7 @@ std::string transport_ucp::leftover()
     attr.field_mask = UCP_WIMM_ATTR_FIELD_QUEUE;
     check_status(ucp_wimm_query(m_entity->wimm(), &attr), "query");
     return (attr.queue.length == 0) ?
-                   "" :
+                   queues_leftover() :
                    ("records " + std::to_string(attr.queue.length));
 }
 

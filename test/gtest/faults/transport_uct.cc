@@ -6,8 +6,6 @@
 
 #include "transport.h"
 
-#include "../common/rc_state.h"
-
 #include <uct/ib/wimm/wimm.h>
 
 extern "C" {
@@ -42,7 +40,7 @@ struct request {
     {
         request *r = ucs_container_of(self, request, uct);
 
-        r->done();
+        r->done(self->status, true);
         delete r;
     }
 };
@@ -67,7 +65,10 @@ class transport_uct : public transport {
     void check() override;
     void deregister_dst() override;
     void register_dst() override;
-    std::string leftover() override;
+    std::string leftover() override
+    {
+        return queues_leftover();
+    }
 
   private:
     /* The address of a side, before those of its endpoints */
@@ -86,8 +87,6 @@ class transport_uct : public transport {
     uct_wimm_iface_attr_t m_attr;
     memory_info m_peer;
     bool m_connected;
-    unsigned m_rx_total;
-    int m_tx_total;
 };
 
 transport_uct::transport_uct(const std::string &device)
@@ -107,9 +106,7 @@ transport_uct::transport_uct(const std::string &device)
     check_status(uct_wimm_iface_set_imm_handler(m_entity->iface(), arrival_cb,
                                                 this),
                  "handler");
-    m_rx_total = rc_state::rx_in_use(*m_entity) +
-                 rc_state::rx_available(*m_entity);
-    m_tx_total = rc_state::cq_available(*m_entity);
+    set_interface(m_entity->iface());
 }
 
 transport_uct::~transport_uct()
@@ -224,7 +221,7 @@ ucs_status_t transport_uct::post(unsigned index, size_t number, size_t offset,
     }
 
     if (status == UCS_OK) {
-        done();
+        done(UCS_OK, false);
     }
     return status;
 }
@@ -270,30 +267,6 @@ void transport_uct::check()
         /* That it has failed, its handler has said */
         uct_ep_check(m_entity->ep(i), 0, NULL);
     }
-}
-
-/* What was destroyed goes when its last completions have come */
-std::string transport_uct::leftover()
-{
-    const ucs_time_t end = ucs_get_time() + ucs_time_from_sec(30);
-    const entity &e      = *m_entity;
-    unsigned rx;
-
-    do {
-        m_entity->progress();
-        rx = rc_state::rx_in_use(e) + rc_state::rx_available(e);
-        if ((rx == m_rx_total) && (rc_state::cq_available(e) == m_tx_total) &&
-            (rc_state::tx_in_use(e) == 0) && (rc_state::num_dead_qps(e) == 0)) {
-            return "";
-        }
-    } while (ucs_get_time() < end);
-
-    return "receives " + std::to_string(rx) + " of " +
-           std::to_string(m_rx_total) + ", sends " +
-           std::to_string(rc_state::cq_available(e)) + " of " +
-           std::to_string(m_tx_total) + ", send buffers in use " +
-           std::to_string(rc_state::tx_in_use(e)) + ", queue pairs " +
-           std::to_string(rc_state::num_dead_qps(e));
 }
 
 } // namespace

@@ -4,7 +4,7 @@
  * See file LICENSE for terms.
  */
 
-#include "internal_ep.h"
+#include "ucp_internal.h"
 #include "ucp_test.h"
 
 #include <poll.h>

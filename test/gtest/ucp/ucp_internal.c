@@ -4,7 +4,7 @@
  * See file LICENSE for terms.
  */
 
-#include "internal_ep.h"
+#include "ucp_internal.h"
 
 #include <ucp/core/ucp_ep.h>
 #include <ucp/core/ucp_worker.h>
@@ -42,4 +42,19 @@ ucs_status_t create_internal_ep(ucp_worker_h worker)
 
     ucs_free(buffer);
     return status;
+}
+
+uct_iface_h find_iface(ucp_worker_h worker, const char *tl_name)
+{
+    unsigned i;
+
+    for (i = 0; i < worker->num_ifaces; ++i) {
+        const ucp_worker_iface_t *wiface = worker->ifaces[i];
+
+        if (!strcmp(worker->context->tl_rscs[wiface->rsc_index].tl_rsc.tl_name,
+                    tl_name)) {
+            return wiface->iface;
+        }
+    }
+    return NULL;
 }
