@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
+#include <sstream>
 
 
 /* A rendezvous */
@@ -113,6 +114,37 @@ TEST_P(test_ucp_fixture, put_and_flush_over_wimm)
         EXPECT_OK(wait(put(src, length, dst, rkey)));
         EXPECT_OK(flush(sender()));
         EXPECT_EQ(length, dst.check(seed, 0, length));
+    }
+}
+
+/* Which transport asks whether the peer of an idle endpoint is there */
+TEST_P(test_ucp_fixture, keepalive_is_by_wimm_if_preferred)
+{
+    for (bool prefer : { false, true }) {
+        scoped_env env("UCX_WIMM_PREFER", prefer ? "y" : "n");
+        ucp_entity::params p = m_params;
+
+        p.config.push_back({ "KEEPALIVE_INTERVAL", "20s" });
+        ucp_entity &from = create(p);
+        ucp_entity &to   = create(p);
+
+        if (GetParam() == connection::ADDRESS) {
+            from.connect_address(to, UCP_ERR_HANDLING_MODE_PEER);
+            ASSERT_OK(flush(from));
+        } else {
+            to.listen();
+            connect(from, to, UCP_ERR_HANDLING_MODE_PEER);
+        }
+
+        std::istringstream lines(info(from.ep()));
+        std::string line, found;
+        while (std::getline(lines, line)) {
+            if (line.find(" keepalive") != std::string::npos) {
+                found += line;
+            }
+        }
+        EXPECT_NE(std::string::npos, found.find(prefer ? "wimm/" : "ud_verbs/"))
+                << info(from.ep());
     }
 }
 
