@@ -182,10 +182,14 @@ TEST_F(test_hostile_addr, endpoint)
 
 TEST_F(test_hostile_addr, device)
 {
+    const unsigned max_waits = 20;
+
     open_hostile();
     allow_error("the peer's device address is not one");
     allow_error("error modifying QP to RTR");
     for_seeds([&]() {
+        unsigned num_accepted = 0, num_refused = 0;
+
         for (unsigned i = 0; i < 300; ++i) {
             const std::vector<uint8_t> addr    = spoilt_dev_addr();
             const std::vector<uint8_t> ep_addr = raw_address(
@@ -200,15 +204,81 @@ TEST_F(test_hostile_addr, device)
                             (status == UCS_ERR_IO_ERROR))
                         << status_str(status);
                 ASSERT_STATUS(UCS_ERR_NOT_CONNECTED, notify(receiver(), 1, 0));
+                ++num_refused;
+            } else if (++num_accepted <= max_waits) {
+                /* Nobody answers there */
+                ASSERT_OK(notify(receiver(), 1, 0));
+                ASSERT_TRUE(
+                        wait_for([&]() { return !receiver().errors.empty(); }));
+                ASSERT_EQ(1u, receiver().errors.size());
+                ASSERT_EQ(receiver().ep(1), receiver().errors[0].ep);
+                ASSERT_STATUS(UCS_ERR_ENDPOINT_TIMEOUT,
+                              receiver().errors[0].status);
+                receiver().errors.clear();
             }
             receiver().destroy_ep(1);
             wait_destroyed();
         }
+        printf("%u accepted, %u refused\n", num_accepted, num_refused);
+        EXPECT_GT(num_accepted, 0u);
+        EXPECT_GT(num_refused, 0u);
         finish();
     });
 }
 
-TEST_F(test_hostile_addr, reachable_by_device_often)
+/* UCX's connection manager for rdmacm adds the index of the GID in the table of this side */
+TEST_F(test_hostile_addr, with_a_gid_index)
+{
+    open_hostile();
+    uct_ib_iface_t *ib_iface = &rc_state::iface(receiver())->super;
+    const auto good_addr     = good_dev_addr();
+    uct_ib_address_pack_params_t params;
+    uint32_t num_sent = 0;
+    imm_sink sink(receiver());
+
+    allow_error("the peer's device address is not one");
+    uct_ib_address_unpack(reinterpret_cast<const uct_ib_address_t *>(
+                                  good_addr.data()),
+                          &params);
+    params.flags |= UCT_IB_ADDRESS_PACK_FLAG_GID_INDEX;
+    params.pkey = 0; /* Is not packed, but looked at */
+    for (int index : { int(ib_iface->gid_info.gid_index),
+                       int(UCT_IB_ADDRESS_INVALID_GID_INDEX) }) {
+        const bool is_good = index == ib_iface->gid_info.gid_index;
+
+        SCOPED_TRACE(index);
+        params.gid_index = index;
+        std::vector<uint8_t> addr(uct_ib_address_size(&params) + spare);
+        uct_ib_address_pack(&params,
+                            reinterpret_cast<uct_ib_address_t *>(addr.data()));
+
+        sender().create_ep(1);
+        receiver().create_ep(1);
+        const auto from = sender().address(1), to = receiver().address(1);
+        const size_t ep_offset = receiver().attr().device_addr_len;
+        for (entity *e : { &sender(), &receiver() }) {
+            const auto &peer = (e == &sender()) ? to : from;
+
+            EXPECT_STATUS(is_good ? UCS_OK : UCS_ERR_INVALID_ADDR,
+                          uct_ep_connect_to_ep(
+                                  e->ep(1), dev(addr),
+                                  reinterpret_cast<const uct_ep_addr_t *>(
+                                          &peer[ep_offset])));
+        }
+        if (is_good) {
+            ASSERT_OK(retry([&]() { return notify(sender(), 1, 77); }));
+            ASSERT_TRUE(wait_for([&]() { return sink.count() == 1; }));
+            EXPECT_EQ(77u, sink.got[0].imm);
+            ++num_sent;
+        }
+        sender().destroy_ep(1);
+        receiver().destroy_ep(1);
+        wait_destroyed();
+    }
+    EXPECT_EQ(1u, num_sent);
+}
+
+TEST_F(test_hostile_addr, reachable_by_device)
 {
     open_hostile();
     const std::vector<uint8_t> good_iface = { 0xe1 };
