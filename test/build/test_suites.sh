@@ -20,7 +20,7 @@ trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/logs" "$tmp/cache"
 export WIMM_CACHE_DIR=$tmp/cache
 
-# The two of a meeting end well only if the other one runs at the same time; those that are alone only if none does
+# The two of a meeting end well only if the other one runs at the same time
 cat >"$tmp/check" <<END
 set -u
 self=$tmp/check
@@ -31,19 +31,13 @@ logs=$tmp/logs
 END
 cat >>"$tmp/check" <<'END'
 cd "$logs/.." || exit 1
-suites=(good mixed google status killed plan nothing late one other alone1 alone2 stays)
+suites=(good mixed google status killed plan nothing late one other alone1 alone2 reported dies stays)
 suites_first=(good)
 suite_limit=60
 suite_grace=2
 declare -A longer_limit=([late]=5) suite_seconds=([other]=100) suite_memory=([good]=1)
 suite_memory_else=1000
 suites_available_memory() { echo "$MEMORY"; }
-run_alone() {
-    tap_run "alone" mkdir running
-    sleep 0.3 # the other one would see the folder
-    rmdir running
-    tap_done
-}
 suite_good() { tap_ok "first"; tap_ok "second"; tap_done; }
 suite_mixed() { tap_ok "works"; tap_not_ok "breaks"; tap_skip "cannot" "no device"; tap_done; }
 suite_google() {
@@ -57,8 +51,18 @@ suite_nothing() { :; }
 suite_late() { tap_ok "works"; echo 1..1; timeout 100 sleep 90; }
 suite_one() { touch one; tap_run "the other" tap_until 20 test -e other; tap_done; }
 suite_other() { touch other; tap_run "the one" tap_until 20 test -e one; tap_done; }
-suite_alone1() { run_alone; }
-suite_alone2() { run_alone; }
+suite_alone1() { tap_ok "works"; tap_done; }
+suite_alone2() { tap_ok "works"; tap_done; }
+suite_reported() { tap_run "the other" tap_until 20 test -e dies; tap_not_ok "breaks"; tap_done; }
+suite_dies() { tap_ok "works"; echo 1..1; touch dies; tap_until 20 test -e in_tail; kill -KILL $$; }
+is_gone() { ! grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null; }
+tail() { # Of the log of one that failed
+    if [ -n "${suite_pid[dies]-}" ]; then
+        touch in_tail
+        tap_until 20 is_gone "${suite_pid[dies]}"
+    fi
+    command tail "$@"
+}
 suite_stays() { timeout 100 sleep 90 & echo $! >stays; wait; }
 if [ "$1" = --run ]; then
     "suite_$2"
@@ -73,7 +77,7 @@ run() {
     local jobs=$1 memory=$2
 
     shift 2
-    rm -rf "$tmp/one" "$tmp/other" "$tmp/running"
+    rm -rf "$tmp/one" "$tmp/other" "$tmp/dies" "$tmp/in_tail"
     out=$(MEMORY=$memory bash "$tmp/check" "$jobs" "$@" 2>&1)
     status=$?
     counts=$(printf '%s\n' "$out" | tail -n 1)
@@ -106,10 +110,18 @@ tap_is "what builds is first, then the longest" "$(started)" "good other one mix
 tap_is "the summary is in the order of the list" \
     "$(printf '%s\n' "$out" | sed -n '/^== where/,$s/^ *[0-9]* s  \([a-z]*\) .*/\1/p' | paste -s -d ' ')" \
     "good mixed one other"
+# What began and what ended, as it was said
+events() {
+    printf '%s\n' "$out" | sed -n -e '/^== where/q' -e 's/^== \([a-z0-9]*\)$/+\1/p' \
+        -e 's/^ *[0-9]* s  \([a-z0-9]*\) .*/-\1/p' | paste -s -d ' '
+}
+
+run 2 2000 alone1 alone2
+tap_is "two begin if the memory is enough for both" "$(events | cut -d ' ' -f 1,2)" "+alone1 +alone2"
 run 2 1999 alone1 alone2 good
-tap_is "one at a time when the memory is not enough for both" "$counts" "4 passed, 0 failed, 0 skipped"
+tap_is "one at a time if it is not" "$(events)" "+good -good +alone1 -alone1 +alone2 -alone2"
 run 2 10 alone1 alone2
-tap_is "and when it is not for any" "$counts" "2 passed, 0 failed, 0 skipped"
+tap_is "and if it is not for any" "$(events)" "+alone1 -alone1 +alone2 -alone2"
 run 1 100000 alone1 other alone2
 tap_is "--jobs 1 keeps the order" "$(started)" "alone1 other alone2"
 
@@ -119,11 +131,16 @@ leftovers() {
         tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" && echo
     done | grep -E '^(timeout|sleep)'
 }
+# Whose end the shell hears of while it waits for another command
+run 2 100000 reported dies
+tap_is "killed while another one is reported: both are counted" "$counts" "2 passed, 2 failed, 0 skipped"
+tap_has "and how it ended" "$out" "dies: it ended with status 137"
+
 counted late "1 passed, 1 failed, 0 skipped" 1 "it ended with status 137"
 tap_is "late: nothing is left" "$(leftovers)" ""
 
 for signal in TERM INT HUP; do
-    rm -rf "$tmp/stays" "$tmp/running" "$tmp/one"
+    rm -rf "$tmp/stays" "$tmp/one"
     MEMORY=100000 env --default-signal=INT bash "$tmp/check" 2 stays one >"$tmp/out" 2>&1 &
     pid=$!
     tap_until 20 test -s "$tmp/stays" -a -e "$tmp/one"
