@@ -65,6 +65,10 @@ suite_memory_else=5500
 declare -A suite_memory=([conformance]=13500 [distcheck]=1500 [configure]=1500
     [emulated]=500 [scheduler]=500 [wimm_run]=500)
 
+# Two processes that poll in a VM, and its network, keep two CPUs busy
+# shellcheck disable=SC2034
+declare -A suite_slots=([clients]=2 [demo]=2 [faults]=2 [stress]=2)
+
 # Longest time for one suite, in seconds: about ten times what it takes, but those of
 # the longest have limits inside
 suite_limit=1200

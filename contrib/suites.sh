@@ -15,6 +15,7 @@
 #   suite_limit      longest time for one, in seconds; longer_limit: of others, by name
 #   suite_grace      seconds that it then has to end by itself
 #   suite_memory     by name: MiB that it may need; suite_memory_else: the others
+#   suite_slots      by name: as how many it counts of those that run at a time, if not one
 
 # ---------------------------------------------------------------- counting
 
@@ -134,18 +135,20 @@ suites_available_memory() {
     awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo
 }
 
-# Which of $waiting comes next: the first that fits into what the memory is, less what
-# those that run may need. There is always one if none runs. Sets next, or not.
-suites_next() { # MEMORY
-    local name left=$1
+# Which of $waiting comes next: the first that fits beside those that run, by their number
+# and by the memory that they may need. There is always one if none runs. Sets next, or not.
+suites_next() { # JOBS MEMORY
+    local name slots=$1 left=$2
 
     next=
     for name in "${!suite_pid[@]}"; do
+        slots=$((slots - ${suite_slots[$name]-1}))
         left=$((left - ${suite_memory[$name]-$suite_memory_else}))
     done
     for name in "${waiting[@]}"; do
         if [ ${#suite_pid[@]} = 0 ] ||
-           [ "${suite_memory[$name]-$suite_memory_else}" -le "$left" ]; then
+           { [ "${suite_slots[$name]-1}" -le "$slots" ] &&
+             [ "${suite_memory[$name]-$suite_memory_else}" -le "$left" ]; }; then
             next=$name
             return
         fi
@@ -198,8 +201,8 @@ suites_run() {
 
     memory=$(suites_available_memory)
     while [ ${#waiting[@]} -gt 0 ] || [ ${#suite_pid[@]} -gt 0 ]; do
-        if [ ${#waiting[@]} -gt 0 ] && [ ${#suite_pid[@]} -lt "$jobs" ]; then
-            suites_next "$memory"
+        if [ ${#waiting[@]} -gt 0 ]; then
+            suites_next "$jobs" "$memory"
             if [ -n "$next" ]; then
                 left=()
                 for name in "${waiting[@]}"; do

@@ -31,11 +31,11 @@ logs=$tmp/logs
 END
 cat >>"$tmp/check" <<'END'
 cd "$logs/.." || exit 1
-suites=(good mixed google status killed plan nothing late one other alone1 alone2 reported dies stays)
+suites=(good mixed google status killed plan nothing late one other alone1 alone2 reported dies wide stays)
 suites_first=(good)
 suite_limit=60
 suite_grace=2
-declare -A longer_limit=([late]=5) suite_seconds=([other]=100) suite_memory=([good]=1)
+declare -A longer_limit=([late]=5) suite_seconds=([other]=100) suite_memory=([good]=1) suite_slots=([wide]=2)
 suite_memory_else=1000
 suites_available_memory() { echo "$MEMORY"; }
 suite_good() { tap_ok "first"; tap_ok "second"; tap_done; }
@@ -52,6 +52,7 @@ suite_late() { tap_ok "works"; echo 1..1; timeout 100 sleep 90; }
 suite_one() { touch one; tap_run "the other" tap_until 20 test -e other; tap_done; }
 suite_other() { touch other; tap_run "the one" tap_until 20 test -e one; tap_done; }
 suite_alone1() { tap_ok "works"; tap_done; }
+suite_wide() { tap_ok "works"; tap_done; }
 suite_alone2() { tap_ok "works"; tap_done; }
 suite_reported() { tap_run "the other" tap_until 20 test -e dies; tap_not_ok "breaks"; tap_done; }
 suite_dies() { tap_ok "works"; echo 1..1; touch dies; tap_until 20 test -e in_tail; kill -KILL $$; }
@@ -122,6 +123,11 @@ run 2 1999 alone1 alone2 good
 tap_is "one at a time if it is not" "$(events)" "+good -good +alone1 -alone1 +alone2 -alone2"
 run 2 10 alone1 alone2
 tap_is "and if it is not for any" "$(events)" "+alone1 -alone1 +alone2 -alone2"
+run 2 100000 alone1 wide alone2
+tap_is "one that needs both begins when nothing runs" "$(started), $(events | sed 's/.*\(+wide\)/\1/')" \
+    "alone1 alone2 wide, +wide -wide"
+run 1 100000 wide alone1
+tap_is "or at once if it is the first" "$(events)" "+wide -wide +alone1 -alone1"
 run 1 100000 alone1 other alone2
 tap_is "--jobs 1 keeps the order" "$(started)" "alone1 other alone2"
 
