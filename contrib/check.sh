@@ -33,8 +33,9 @@ Options
   --jobs N  run at most N suites at a time; 1: in the order of the list
   --list    print the names of the suites
   --long    with the sanitizers, also run the transport tests that do the same very
-            often; UCX's tests on rc_verbs, to compare them with what was recorded;
-            and all sizes, and longer runs, of other people's programs
+            often or in many sizes; UCX's tests on rc_verbs, to compare them with
+            what was recorded; between two devices also by the connection manager
+            tcp; and longer runs of faults, measurements, other people's programs
   --help    this text
 END
 }
@@ -54,10 +55,10 @@ suites_first=(format build unit) # they build what the others use
 
 # Seconds on two cores, one after another
 # shellcheck disable=SC2034
-declare -A suite_seconds=([perf]=962 [sanitizers]=500 [conformance]=427 [ucp]=372
-    [faults]=450 [clients]=280 [valgrind]=254 [uct]=300 [threads]=160 [distcheck]=160
-    [examples]=101 [stress]=82 [vm]=75 [configure]=52 [demo]=47 [selection]=39 [wire]=18
-    [emulated]=13 [scheduler]=10 [wimm_run]=3)
+declare -A suite_seconds=([perf]=900 [sanitizers]=800 [conformance]=350 [ucp]=250
+    [faults]=450 [clients]=280 [valgrind]=230 [uct]=213 [threads]=200 [distcheck]=170
+    [examples]=88 [stress]=82 [vm]=75 [configure]=52 [demo]=47 [scheduler]=35
+    [selection]=39 [wire]=18 [emulated]=13 [wimm_run]=3)
 
 # MiB: wimm-vm's default with what qemu takes itself; twelve GiB of it for UCX's tests
 suite_memory_else=5500
@@ -78,6 +79,8 @@ declare -A longer_limit=([clients]=6200 [conformance]=6000 [faults]=6000 [perf]=
 
 # Transport tests that do many times what others do, too
 often_tests='*thousand*:*hundreds*:*often*'
+# And in many sizes
+size_tests='sizes/*'
 
 # ---------------------------------------------------------------- the suites
 
@@ -182,7 +185,7 @@ suite_distcheck() {
 }
 
 suite_sanitizers() {
-    local filter="-$often_tests" tests=$WIMM_TOP/test/sanitizers/run.sh
+    local filter="-$often_tests:$size_tests" tests=$WIMM_TOP/test/sanitizers/run.sh
 
     export WIMM_BUILD_DIR=$asan_build
     tap_run "build with asan and ubsan" wimm_build "$asan_build" \
@@ -192,13 +195,13 @@ suite_sanitizers() {
     "$tests" asan gtest_unit
     tap_is "unit tests: exit status" $? 0
     [ -z "${WIMM_CHECK_LONG-}" ] || filter='-none'
-    wimm_on_device single 1500 "$tests" asan gtest_uct --gtest_filter="$filter"
+    WIMM_VM_CPUS=1 wimm_on_device single 1500 "$tests" asan gtest_uct --gtest_filter="$filter"
     tap_is "transport tests: exit status" $? 0
     WIMM_TEST_TLS=tcp timeout -k 10 300 "$tests" asan gtest_ucp \
         --gtest_filter="$(emulated_filter tcp)"
     tap_is "emulated UCP tests: exit status" $? 0
     # Without those of UCP's own operations, which the transport tests have, too
-    wimm_on_device single 900 "$tests" asan gtest_ucp \
+    WIMM_VM_CPUS=1 wimm_on_device single 900 "$tests" asan gtest_ucp \
         --gtest_filter="$filter:*several_messages*:*test_ucp_fixture*"
     tap_is "UCP tests: exit status" $? 0
     tap_done
@@ -226,7 +229,7 @@ suite_valgrind() {
     local status=0
 
     "$WIMM_TOP/test/valgrind/test_valgrind.sh" || status=1
-    wimm_on_device single 900 "$WIMM_TOP/test/valgrind/test_valgrind.sh" device ||
+    WIMM_VM_CPUS=1 wimm_on_device single 900 "$WIMM_TOP/test/valgrind/test_valgrind.sh" device ||
         status=1
     return $status
 }
@@ -237,7 +240,7 @@ suite_vm() {
 }
 
 suite_uct() {
-    wimm_on_device single 900 "$gcc_build/test/gtest/gtest_uct"
+    WIMM_VM_CPUS=1 wimm_on_device single 900 "$gcc_build/test/gtest/gtest_uct"
 }
 
 suite_selection() {
@@ -300,7 +303,7 @@ conformance_run() {
     tap_run "UCX's tests for $1 are built" \
         "$WIMM_TOP/test/conformance/build.sh" "$1"
     rm -f "$dir/$1.log"
-    WIMM_VM_MEMORY=12000 wimm_on_device single 2400 \
+    WIMM_VM_MEMORY=12000 WIMM_VM_CPUS=1 wimm_on_device single 2400 \
         "$WIMM_TOP/test/conformance/run.sh" "$1" "$dir/gtest_$1" "$dir/$1.log"
     tap_is "UCX's tests ran on $1: exit status" $? 0
 }
@@ -309,12 +312,13 @@ conformance_run() {
 suite_ucp() {
     local connection filter='-*several_messages*'
 
-    wimm_on_device single 900 "$gcc_build/test/gtest/gtest_ucp"
+    WIMM_VM_CPUS=1 wimm_on_device single 900 "$gcc_build/test/gtest/gtest_ucp"
     tap_is "on one device: exit status" $? 0
     if wimm_need_vm; then
-        for connection in rdmacm tcp; do
+        # The second with --long: all/* have it on one device
+        for connection in rdmacm ${WIMM_CHECK_LONG:+tcp}; do
             WIMM_TEST_DEVICE=rxe0 WIMM_TEST_PEER_DEVICE=rxe1 \
-                WIMM_TEST_CONNECTION=$connection wimm_on_device pair 900 \
+                WIMM_TEST_CONNECTION=$connection WIMM_VM_CPUS=1 wimm_on_device pair 900 \
                 "$gcc_build/test/gtest/gtest_ucp" --gtest_filter="$filter"
             tap_is "between two devices, by $connection: exit status" $? 0
             filter='-all/*' # Those connect in each way by themselves

@@ -281,7 +281,7 @@ $(tail -n 5 "$tmp/$tag.client" "$tmp/$tag.server")"
 # By default each connection has a lane on every device. Where there are two, that is one to the peer and one that stays
 # on its device, which carries the large messages; so a second time with the one that the address belongs to.
 if [ -n "$server_ip" ]; then
-    often=1500
+    often=600
     [ -z "${WIMM_CHECK_LONG-}" ] || often=15000
     io_demo io_demo_tag 1 100 UCX_CM_USE_ALL_DEVICES=y
     io_demo io_demo_am 1 $often UCX_CM_USE_ALL_DEVICES=n -A

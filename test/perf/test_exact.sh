@@ -185,12 +185,13 @@ long_queue=17408
 
 # One of many endpoints, and what it takes
 test_endpoints() {
-    local method one many wimm rc
+    local method one many wimm rc times=1
 
     export UCX_WIMM_RX_QUEUE_LEN=$long_queue UCX_RC_VERBS_RX_QUEUE_LEN=$long_queue UCX_WARN_UNUSED_ENV_VARS=n
-    # All credits of each, twice
+    # All credits of each, once or twice
+    [ -z "${WIMM_CHECK_LONG-}" ] || times=2
     for many in 1 256; do
-        run_perftest eps$many -l -q -N -e $many -n $((256 * 64 * 2)) -o csv - \
+        run_perftest eps$many -l -q -N -e $many -n $((256 * 64 * times)) -o csv - \
             --compare "$(tests_of mr uct_put_imm ucp_put_imm uct_am_short)"
         ran eps$many "$many endpoints"
     done
