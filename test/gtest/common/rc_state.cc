@@ -82,6 +82,17 @@ unsigned rc_state::num_dead_qps(const entity &e)
     return ucs_list_length(&iface(e)->qp_gc_list);
 }
 
+void rc_state::for_each_dead_qp(
+        const entity &e,
+        const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func)
+{
+    uct_rc_iface_qp_cleanup_ctx_t *ctx, *tmp;
+
+    ucs_list_for_each_safe(ctx, tmp, &iface(e)->qp_gc_list, list) {
+        func(ctx);
+    }
+}
+
 bool rc_state::queues::operator==(const queues &other) const
 {
     return (receives == other.receives) && (sends == other.sends) &&
@@ -105,17 +116,6 @@ rc_state::queues rc_state::queues_of(uct_iface_h tl_iface)
     return { mpool_in_use(&rc->rx.mp) + rc->rx.srq.available + rc->rx.srq.quota,
              rc->tx.cq_available, mpool_in_use(&rc->tx.mp),
              static_cast<unsigned>(ucs_list_length(&rc->qp_gc_list)) };
-}
-
-void rc_state::for_each_dead_qp(
-        const entity &e,
-        const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func)
-{
-    uct_rc_iface_qp_cleanup_ctx_t *ctx, *tmp;
-
-    ucs_list_for_each_safe(ctx, tmp, &iface(e)->qp_gc_list, list) {
-        func(ctx);
-    }
 }
 
 enum ibv_qp_state rc_state::qp_state(const entity &e, unsigned index)
@@ -178,23 +178,17 @@ int rc_state::sq_length(const entity &e)
 
 int rc_state::device_num_qps()
 {
-    std::string dev = resource::get().dev_name;
-    char line[256];
-    int result = -1;
+    const std::string &dev = resource::get().dev_name;
+    int result             = -1;
 
-    dev          = dev.substr(0, dev.find(':'));
-    FILE *stream = popen(("rdma resource show " + dev).c_str(), "r");
-    if (stream == nullptr) {
-        return -1;
-    }
-    while (fgets(line, sizeof(line), stream) != nullptr) {
-        const char *found = strstr(line, " qp ");
+    for (const std::string &line :
+         command_lines("rdma resource show " + dev.substr(0, dev.find(':')))) {
+        const size_t found = line.find(" qp ");
 
-        if (found != nullptr) {
-            result = atoi(found + 4);
+        if (found != std::string::npos) {
+            result = atoi(&line[found + 4]);
         }
     }
-    pclose(stream);
     return result;
 }
 

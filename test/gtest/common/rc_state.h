@@ -42,6 +42,9 @@ int cq_available(const entity &e);
 
 /* Queue pairs of destroyed endpoints */
 unsigned num_dead_qps(const entity &e);
+void for_each_dead_qp(
+        const entity &e,
+        const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func);
 
 /* What endpoints take of an interface, and give back */
 struct queues {
@@ -55,9 +58,6 @@ struct queues {
 };
 
 queues queues_of(uct_iface_h tl_iface);
-void for_each_dead_qp(
-        const entity &e,
-        const std::function<void(uct_rc_iface_qp_cleanup_ctx_t *)> &func);
 
 /* Most bytes that a request can carry itself */
 size_t max_inline(const entity &e);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 
 
@@ -27,6 +28,22 @@ std::string log_text(const char *message, va_list ap)
     vsnprintf(text, sizeof(text), message, copy);
     va_end(copy);
     return text;
+}
+
+std::vector<std::string> command_lines(const std::string &command)
+{
+    std::vector<std::string> result;
+    char line[1024];
+    FILE *stream = popen(command.c_str(), "r");
+
+    if (stream == nullptr) {
+        return result;
+    }
+    while (fgets(line, sizeof(line), stream) != nullptr) {
+        result.push_back(line);
+    }
+    pclose(stream);
+    return result;
 }
 
 test_base::~test_base()

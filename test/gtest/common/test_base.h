@@ -35,6 +35,9 @@ static inline std::string status_str(ucs_status_t status)
 /* The text of a message that UCX logs, in a handler of its log */
 std::string log_text(const char *message, va_list ap);
 
+/* What a command of the shell prints, by lines; none if it cannot be run */
+std::vector<std::string> command_lines(const std::string &command);
+
 #define EXPECT_STATUS(_expected, _actual) \
   EXPECT_EQ(status_str(_expected), status_str(_actual))
 

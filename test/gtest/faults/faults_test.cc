@@ -274,17 +274,11 @@ void faults_test::command_all(command_t command)
 int faults_test::num_qps(unsigned index) const
 {
     const std::string pid = " pid " + std::to_string(m_pids[index]) + " ";
-    char line[512];
-    int result   = 0;
-    FILE *stream = popen("rdma resource show qp", "r");
+    int result            = 0;
 
-    if (stream == nullptr) {
-        return -1;
+    for (const std::string &line : command_lines("rdma resource show qp")) {
+        result += line.find(pid) != std::string::npos;
     }
-    while (fgets(line, sizeof(line), stream) != nullptr) {
-        result += strstr(line, pid.c_str()) != nullptr;
-    }
-    pclose(stream);
     return result;
 }
 
@@ -528,18 +522,13 @@ uint64_t faults_test::netem_dropped(unsigned index)
 {
     const std::string command = std::string("tc -s qdisc show dev ") +
                                 netdevs[index] + " root";
-    FILE *stream             = popen(command.c_str(), "r");
     unsigned long long value = 0;
     bool is_found            = false;
-    char line[256];
 
-    while ((stream != nullptr) &&
-           (fgets(line, sizeof(line), stream) != nullptr)) {
-        is_found |= sscanf(line, " Sent %*u bytes %*u pkt (dropped %llu",
+    for (const std::string &line : command_lines(command)) {
+        is_found |= sscanf(line.c_str(),
+                           " Sent %*u bytes %*u pkt (dropped %llu",
                            &value) == 1;
-    }
-    if (stream != nullptr) {
-        pclose(stream);
     }
     EXPECT_TRUE(is_found) << command;
     return value;

@@ -9,7 +9,6 @@
 #include "../ucp/ucp_entity.h"
 #include "../ucp/ucp_internal.h"
 
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
 

@@ -8,10 +8,6 @@
 
 #include <uct/ib/wimm/wimm.h>
 
-extern "C" {
-#include <ucs/time/time.h>
-}
-
 #include <cstring>
 #include <stdexcept>
 

@@ -251,22 +251,15 @@ TEST_F(test_ucp_request, put_from_one_buffer_registers_it_once)
     std::vector<char> memory(256 << 10);
 
     /* Each registration takes a key from the device */
-    auto num_mrs = [] {
-        FILE *pipe = popen("rdma resource show mr | wc -l", "r");
-        int count  = -1;
-
-        EXPECT_EQ(1, fscanf(pipe, "%d", &count));
-        pclose(pipe);
-        return count;
-    };
+    auto num_mrs = [] { return command_lines("rdma resource show mr").size(); };
 
     EXPECT_OK(wait(put(memory.data(), memory.size(), param)));
-    const int before = num_mrs();
+    const size_t before = num_mrs();
     for (unsigned i = 0; i < 20; ++i) {
         EXPECT_OK(wait(put(memory.data(), memory.size(), param)));
     }
     EXPECT_EQ(before, num_mrs());
-    EXPECT_GT(before, 0);
+    EXPECT_GT(before, 0u);
 }
 
 TEST_F(test_ucp_request, queries)
