@@ -77,10 +77,8 @@ suite_grace=20
 declare -A longer_limit=([clients]=6200 [conformance]=6000 [faults]=6000 [perf]=4200
     [sanitizers]=2400)
 
-# Transport tests that do many times what others do, too
-often_tests='*thousand*:*hundreds*:*often*'
-# And in many sizes
-size_tests='sizes/*'
+# Transport tests that do many times, or in many sizes, what others do, too
+often_tests='*thousand*:*hundreds*:*often*:sizes/*'
 
 # ---------------------------------------------------------------- the suites
 
@@ -127,21 +125,17 @@ suite_format() {
 # longer to compile than to run
 tests_flags="CXXFLAGS=-g1 -O0"
 
-# FOLDER [PROGRAM...]: of test/gtest, or all
+# FOLDER TARGET...
 compile_tests() {
     local dir=$1
 
     shift
-    if [ $# = 0 ]; then
-        make -s --no-print-directory -C "$dir" -j"$WIMM_JOBS" V=0 check TESTS=
-    else
-        make -s --no-print-directory -C "$dir/test/gtest" -j"$WIMM_JOBS" V=0 "$@"
-    fi
+    make -s --no-print-directory -C "$dir" -j"$WIMM_JOBS" V=0 "$@"
 }
 
 suite_build() {
     tap_run "gcc" wimm_build "$gcc_build" --enable-werror "$tests_flags"
-    tap_run "tests with gcc" compile_tests "$gcc_build"
+    tap_run "tests with gcc" compile_tests "$gcc_build" check TESTS=
     tap_done
 }
 
@@ -185,12 +179,12 @@ suite_distcheck() {
 }
 
 suite_sanitizers() {
-    local filter="-$often_tests:$size_tests" tests=$WIMM_TOP/test/sanitizers/run.sh
+    local filter="-$often_tests" tests=$WIMM_TOP/test/sanitizers/run.sh
 
     export WIMM_BUILD_DIR=$asan_build
     tap_run "build with asan and ubsan" wimm_build "$asan_build" \
         --enable-werror --enable-asan --enable-ubsan "$tests_flags"
-    tap_run "tests with asan and ubsan" compile_tests "$asan_build" gtest_unit gtest_uct gtest_ucp
+    tap_run "tests with asan and ubsan" compile_tests "$asan_build/test/gtest" gtest_unit gtest_uct gtest_ucp
 
     "$tests" asan gtest_unit
     tap_is "unit tests: exit status" $? 0
@@ -213,7 +207,7 @@ suite_threads() {
 
     export WIMM_BUILD_DIR=$tsan_build
     tap_run "build with tsan" wimm_build "$tsan_build" --enable-werror --enable-tsan "$tests_flags"
-    tap_run "tests with tsan" compile_tests "$tsan_build" gtest_unit gtest_ucp
+    tap_run "tests with tsan" compile_tests "$tsan_build/test/gtest" gtest_unit gtest_ucp
 
     "$tests" tsan gtest_unit --gtest_filter='test_ucp_wait.*'
     tap_is "unit tests: exit status" $? 0

@@ -52,8 +52,8 @@ suite_late() { tap_ok "works"; echo 1..1; timeout 100 sleep 90; }
 suite_one() { touch one; tap_run "the other" tap_until 20 test -e other; tap_done; }
 suite_other() { touch other; tap_run "the one" tap_until 20 test -e one; tap_done; }
 suite_alone1() { tap_ok "works"; tap_done; }
-suite_wide() { tap_ok "works"; tap_done; }
 suite_alone2() { tap_ok "works"; tap_done; }
+suite_wide() { tap_ok "works"; tap_done; }
 suite_reported() { tap_run "the other" tap_until 20 test -e dies; tap_not_ok "breaks"; tap_done; }
 suite_dies() { tap_ok "works"; echo 1..1; touch dies; tap_until 20 test -e in_tail; kill -KILL $$; }
 is_gone() { ! grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null; }
@@ -131,17 +131,17 @@ tap_is "or at once if it is the first" "$(events)" "+wide -wide +alone1 -alone1"
 run 1 100000 alone1 other alone2
 tap_is "--jobs 1 keeps the order" "$(started)" "alone1 other alone2"
 
+# Whose end the shell hears of while it waits for another command
+run 2 100000 reported dies
+tap_is "killed while another one is reported: both are counted" "$counts" "2 passed, 2 failed, 0 skipped"
+tap_has "and how it ended" "$out" "dies: it ended with status 137"
+
 # What a suite started in a process group of its own ends with it
 leftovers() {
     grep -lazx "WIMM_CACHE_DIR=$tmp/cache" /proc/[0-9]*/environ 2>/dev/null | while IFS=/ read -r _ _ pid _; do
         tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" && echo
     done | grep -E '^(timeout|sleep)'
 }
-# Whose end the shell hears of while it waits for another command
-run 2 100000 reported dies
-tap_is "killed while another one is reported: both are counted" "$counts" "2 passed, 2 failed, 0 skipped"
-tap_has "and how it ended" "$out" "dies: it ended with status 137"
-
 counted late "1 passed, 1 failed, 0 skipped" 1 "it ended with status 137"
 tap_is "late: nothing is left" "$(leftovers)" ""
 
